@@ -190,6 +190,7 @@ class TransactionProducer(Producer):
 
     async def _end(self, topic: str, sent: SendResult, state: TransactionState) -> None:
         """Send the outcome oneway, as Java's client does: if it is lost, the broker asks."""
+        broker_name = self._instance.broker_name_of(sent.queue)
         header = EndTransactionRequestHeader(
             topic=topic,
             producer_group=self.group,
@@ -198,12 +199,12 @@ class TransactionProducer(Producer):
             commit_or_rollback=state.value,
             msg_id=sent.message_id,
             transaction_id=sent.transaction_id,
-            broker_name=sent.queue.broker_name,
+            broker_name=broker_name,
         )
-        address = self._instance.master_address(sent.queue.broker_name)
+        address = self._instance.master_address(broker_name)
         try:
             if address is None:
-                raise ClientError(f"the address of {sent.queue.broker_name} is not known any more")
+                raise ClientError(f"the address of {broker_name} is not known any more")
             await self._instance.remoting.notify(address, RequestCode.END_TRANSACTION, header)
             self._trace_end(topic, sent.message_id, sent.transaction_id, state, address, is_check=False)
         except ClientError as error:

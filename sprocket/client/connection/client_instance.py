@@ -35,8 +35,9 @@ from sprocket.common.cancellation import outcome_of
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.addresses import names_at
-from sprocket.remoting.bodies.client import HeartbeatData
+from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue
 from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, NO_BROKER
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
@@ -411,6 +412,28 @@ class ClientInstance:
                     del self._diminished[topic]
 
     # Brokers
+
+    def broker_name_of(self, queue: MessageQueue) -> str:
+        """Return the name of the broker that serves `queue`: that of a logical queue is in the topic's route."""
+        if queue.broker_name != LOGICAL_BROKER:
+            return queue.broker_name
+        route = self._routes.get(queue.topic)
+        return NO_BROKER if route is None else route.broker_of(queue)
+
+    async def invoke_for(
+        self, queue: MessageQueue, code: int, header: Header, *, timeout_s: float | None = None
+    ) -> ReceivedResponse:
+        """Return the response of the broker of `queue`, as `invoke_master_or_slave`.  Raises as `refresh_route`, too.
+
+        If that broker does not lead the logical queue any more, its new leader is asked.
+        """
+        name = self.broker_name_of(queue)
+        response = await self.invoke_master_or_slave(name, code, header, timeout_s=timeout_s)
+        if response.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
+            await self.refresh_route(queue.topic)
+            if (leader := self.broker_name_of(queue)) != name:
+                response = await self.invoke_master_or_slave(leader, code, header, timeout_s=timeout_s)
+        return response
 
     def broker_addresses(self, broker_name: str) -> dict[int, str] | None:
         """Return the addresses of a broker group by broker id."""

@@ -1,10 +1,12 @@
 """A topic's route as a client uses it: queues to send to, queues to read, and addresses of brokers.
 
+A static topic has logical queues, whose broker name is `LOGICAL_BROKER`; the route says which broker leads each.
+
 Source: RocketMQ 5.3.3, `MQClientInstance.topicRouteData2TopicPublishInfo`, `topicRouteData2TopicSubscribeInfo`,
-`findBrokerAddressInPublish`, `findBrokerAddressInSubscribe`.
+`findBrokerAddressInPublish`, `findBrokerAddressInSubscribe`; `ClientMetadata.topicRouteData2EndpointsForStaticTopic`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -12,14 +14,17 @@ from sprocket.common import limits
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
+from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, NO_BROKER, SCOPE_GLOBAL
 
 
 @dataclass(frozen=True)
 class TopicRoute:
     """Route of one topic.  `publish` has the order that sharding keys use; `subscribe` is sorted.
 
-    `rotation` has the queues of `publish` in the order of sends: one queue of each broker in turn.
-    `unwritable` has the reason of each broker without a writable queue.
+    `rotation` has the queues of `publish` in the order of sends: one queue of each broker in turn.  Logical queues that
+    no broker leads are not in it; `publish` has them, so that keys stay with their queues.
+    `unwritable` has the reason of each broker without a writable queue.  `leaders` has, for a static topic, the broker
+    that leads each logical queue; it is None for other topics.
     """
 
     topic: str
@@ -27,14 +32,23 @@ class TopicRoute:
     subscribe: tuple[MessageQueue, ...]
     broker_addresses: dict[str, dict[int, str]] = field(default_factory=dict)
     unwritable: tuple[str, ...] = ()
+    leaders: Mapping[int, str] | None = None
     rotation: tuple[MessageQueue, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         of_broker: dict[str, list[MessageQueue]] = {}
         for queue in self.publish:
-            of_broker.setdefault(queue.broker_name, []).append(queue)
+            name = self.broker_of(queue)
+            if self.leaders is None or MASTER_ID in self.broker_addresses.get(name, ()):
+                of_broker.setdefault(name, []).append(queue)
         rounds = zip_longest(*of_broker.values())
         object.__setattr__(self, "rotation", tuple(queue for turn in rounds for queue in turn if queue is not None))
+
+    def broker_of(self, queue: MessageQueue) -> str:
+        """Return the name of the broker that serves `queue`; `NO_BROKER` for a logical queue that nobody leads."""
+        if queue.broker_name != LOGICAL_BROKER:
+            return queue.broker_name
+        return NO_BROKER if self.leaders is None else self.leaders.get(queue.queue_id, NO_BROKER)
 
     def members(self) -> Iterable[tuple[str, int]]:
         """Name and id of every broker: masters and slaves."""
@@ -44,9 +58,12 @@ class TopicRoute:
 def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
     """Return the route for `data`, a name server's response."""
     addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
-    publish = tuple(_publish(topic, data, addresses))
+    logical, leaders = _logical_queues(topic, data) if data.topic_queue_mapping_by_broker else ((), None)
+    is_static = leaders is not None and data.order_topic_conf is None
+    publish = logical if is_static else tuple(_publish(topic, data, addresses))
     unwritable = () if publish else tuple(_unwritable(data, addresses))
-    return TopicRoute(topic, publish, tuple(_subscribe(topic, data)), addresses, unwritable)
+    subscribe = tuple(_subscribe(topic, data)) if leaders is None else logical
+    return TopicRoute(topic, publish, subscribe, addresses, unwritable, leaders)
 
 
 def default_topic_route(topic: str, data: TopicRouteData, queue_count: int) -> TopicRoute:
@@ -54,6 +71,22 @@ def default_topic_route(topic: str, data: TopicRouteData, queue_count: int) -> T
     for queues in data.queue_datas:
         queues.read_queue_nums = queues.write_queue_nums = min(queue_count, queues.read_queue_nums)
     return topic_route(topic, data)
+
+
+def _logical_queues(topic: str, data: TopicRouteData) -> tuple[tuple[MessageQueue, ...], dict[int, str]]:
+    """Return the logical queues in the order of their ids, and the brokers that lead them.
+
+    Of several brokers that say they lead a queue, that with the highest epoch does.
+    """
+    total = 0
+    leaders: dict[int, str] = {}
+    mappings = (data.topic_queue_mapping_by_broker or {}).values()
+    for info in sorted(mappings, key=lambda info: info.epoch):
+        if info.scope == SCOPE_GLOBAL and info.bname is not None:
+            total = max(total, info.total_queues)
+            leaders |= dict.fromkeys(map(int, info.curr_id_map or ()), info.bname)
+    queues = tuple(MessageQueue(topic, LOGICAL_BROKER, number) for number in range(total))
+    return queues, {number: name for number, name in leaders.items() if number < total}
 
 
 def _publish(topic: str, data: TopicRouteData, addresses: dict[str, dict[int, str]]) -> Iterable[MessageQueue]:

@@ -11,6 +11,7 @@ from sprocket.client.message import ReceivedMessage
 from sprocket.client.send.send_request import SendRequest, SendSettings
 from sprocket.client.send.sender import Sender
 from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from sprocket.remoting.message import properties as names
@@ -38,7 +39,13 @@ class MessageBack:
         self._sender = Sender(instance, INNER_PRODUCER_GROUP, SendSettings())
 
     async def send(self, message: ReceivedMessage, delay_level: int) -> None:
-        """Send `message` back.  Raises SendFailed, TopicNotFound or NameServerUnreachable if no broker took it."""
+        """Send `message` back.  Raises SendFailed, TopicNotFound or NameServerUnreachable if no broker took it.
+
+        A message of a logical queue is sent as a new one: which broker has it is not known.
+        """
+        if message.queue.broker_name == LOGICAL_BROKER:
+            await self.send_as_new(message, delay_level)
+            return
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.physical_offset,
             group=self._group,
@@ -74,7 +81,8 @@ class MessageBack:
         # One retry more than allowed: the broker stores it in the dead-letter topic.
         request.max_reconsume_times = message.reconsume_times
         # The first queue: the retry topic may not exist yet, and then has one queue.
-        await self._sender.send(request, queue=MessageQueue(request.topic, message.queue.broker_name, 0))
+        broker_name = self._instance.broker_name_of(message.queue)
+        await self._sender.send(request, queue=MessageQueue(request.topic, broker_name, 0))
 
     def _as_new_message(self, message: ReceivedMessage, delay_level: int) -> SendRequest:
         properties = dict(message.properties)

@@ -45,7 +45,7 @@ class QueueLocks:
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Take or renew locks.  Return the queues that brokers confirm; a lock that another member holds is lost."""
-        requests = [self._lock_at(broker_name, part) for broker_name, part in _by_broker(queues).items()]
+        requests = [self._lock_at(broker_name, part) for broker_name, part in self._by_broker(queues).items()]
         return {queue for part in await asyncio.gather(*requests) for queue in part}
 
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -74,7 +74,7 @@ class QueueLocks:
         """Unlock `queues`; if a broker cannot be reached, its locks expire after 60 s."""
         for queue in queues:
             self._locked_at.pop(queue, None)
-        await asyncio.gather(*(self._unlock_at(name, part) for name, part in _by_broker(queues).items()))
+        await asyncio.gather(*(self._unlock_at(name, part) for name, part in self._by_broker(queues).items()))
 
     async def _unlock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
         body = dumps(LockBatchRequestBody(self._group, self._instance.client_id, mq_set=queues))
@@ -85,9 +85,8 @@ class QueueLocks:
         except SprocketError as error:
             logger.warning("event=unlock_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
 
-
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
-    for queue in queues:
-        by_broker[queue.broker_name].append(queue)
-    return by_broker
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+        by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            by_broker[self._instance.broker_name_of(queue)].append(queue)
+        return by_broker

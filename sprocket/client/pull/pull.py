@@ -118,7 +118,7 @@ class Puller:
         The broker also commits `commit_offset`, unless it is None.  `waiter` gets the response for `result`.
         Return False if there is no connection to the broker: `connect` makes one.
         """
-        addresses = self._instance.broker_addresses(self._queue.broker_name)
+        addresses = self._instance.broker_addresses(self._instance.broker_name_of(self._queue))
         address, broker_id = subscribe_address(addresses, self._suggested_id)
         channel = self._instance.remoting.open_channel(address)
         if channel is None:
@@ -164,16 +164,20 @@ class Puller:
 
     async def connect(self) -> None:
         """Open a connection for `start`.  Raises BrokerNotFound, ConnectFailed, and as `refresh_route`."""
-        queue = self._queue
-        address, _ = subscribe_address(self._instance.broker_addresses(queue.broker_name), self._suggested_id)
+        address = self._address()
         if not address:
-            await self._instance.refresh_route(queue.topic)
-            address, _ = subscribe_address(self._instance.broker_addresses(queue.broker_name), self._suggested_id)
+            await self._instance.refresh_route(self._queue.topic)
+            address = self._address()
             if not address:
-                raise BrokerNotFound(queue.broker_name)
+                raise BrokerNotFound(self._instance.broker_name_of(self._queue))
         channel = await self._instance.remoting.channel(address)
         if channel.is_closed:
             raise ConnectionLost(f"{address} closed the connection")
+
+    def _address(self) -> str:
+        """Return the address to pull from; empty if the routes have none."""
+        addresses = self._instance.broker_addresses(self._instance.broker_name_of(self._queue))
+        return subscribe_address(addresses, self._suggested_id)[0]
 
     def failed(self) -> None:
         """Send the next pull to the master, which suggests a broker: the suggested one is unreachable or refuses."""
@@ -183,9 +187,7 @@ class Puller:
         """Return the result of a pull from `offset`.  Raises BrokerRefused, ProtocolError, ValidationError."""
         status = _STATUS.get(response.code)
         if status is None:
-            addresses = self._instance.broker_addresses(self._queue.broker_name)
-            address, _ = subscribe_address(addresses, self._suggested_id)
-            raise refusal(response.code, response.remark, address or self._queue.broker_name)
+            raise refusal(response.code, response.remark, self._address() or self._queue.broker_name)
         answer = response.header(PullMessageResponseHeader)
         self._suggested_id = answer.suggest_which_broker_id
         messages: list[ReceivedMessage] = []

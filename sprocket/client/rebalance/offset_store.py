@@ -57,10 +57,10 @@ class RemoteBrokerOffsetStore:
 
     async def read(self, queue: MessageQueue) -> int | None:
         instance = self._instance
-        if instance.master_address(queue.broker_name) is None:
+        if instance.master_address(instance.broker_name_of(queue)) is None:
             await instance.refresh_route(queue.topic)
-        response = await instance.invoke_master_or_slave(
-            queue.broker_name,
+        response = await instance.invoke_for(
+            queue,
             RequestCode.QUERY_CONSUMER_OFFSET,
             QueryConsumerOffsetRequestHeader(
                 consumer_group=self._group,
@@ -73,7 +73,7 @@ class RemoteBrokerOffsetStore:
         )
         if response.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        instance.expect_success(response, queue.broker_name)
+        instance.expect_success(response, instance.broker_name_of(queue))
         return header_of(response, QueryConsumerOffsetResponseHeader).offset
 
     async def persist(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
@@ -88,24 +88,26 @@ class RemoteBrokerOffsetStore:
             commit_offset=offset,
             broker_name=queue.broker_name,
         )
+        instance = self._instance
         try:
-            response = await self._instance.invoke_master_or_slave(
-                queue.broker_name, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S
+            response = await instance.invoke_for(
+                queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S
             )
-            self._instance.expect_success(response, queue.broker_name)
+            instance.expect_success(response, instance.broker_name_of(queue))
         except ClientError as error:
             # All queues of a broker fail together, so log once for each broker.
-            if self._instance.outages.failed(("commit", queue.broker_name), error):
+            if instance.outages.failed(("commit", instance.broker_name_of(queue)), error):
                 logger.warning(
                     "event=commit_failed group=%s queue=%s offset=%d reason=%r",
                     self._group, queue_name(queue), offset, str(error),
                 )  # fmt: skip
             return False
-        over = self._instance.outages.succeeded(("commit", queue.broker_name))
+        broker_name = instance.broker_name_of(queue)
+        over = instance.outages.succeeded(("commit", broker_name))
         if over is not None:
             logger.info(
                 "event=commit_recovered group=%s broker=%s after_s=%.1f failures=%d",
-                self._group, queue.broker_name, *over,
+                self._group, broker_name, *over,
             )  # fmt: skip
         return True
 

@@ -74,12 +74,12 @@ class StartOffset:
 
     async def end_of(self, queue: MessageQueue) -> int:
         """Return the offset after the last message of `queue`.  Raises ClientError."""
-        response = await self._instance.invoke_master_or_slave(
-            queue.broker_name,
+        response = await self._instance.invoke_for(
+            queue,
             RequestCode.GET_MAX_OFFSET,
             GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name),
         )
-        self._instance.expect_success(response, queue.broker_name)
+        self._instance.expect_success(response, self._instance.broker_name_of(queue))
         return header_of(response, GetMaxOffsetResponseHeader).offset
 
     async def at_time(self, queue: MessageQueue, when: datetime) -> int:
@@ -91,8 +91,6 @@ class StartOffset:
             boundary_type="LOWER",
             broker_name=queue.broker_name,
         )
-        response = await self._instance.invoke_master_or_slave(
-            queue.broker_name, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header
-        )
-        self._instance.expect_success(response, queue.broker_name)
+        response = await self._instance.invoke_for(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        self._instance.expect_success(response, self._instance.broker_name_of(queue))
         return header_of(response, SearchOffsetResponseHeader).offset

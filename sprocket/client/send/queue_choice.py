@@ -32,7 +32,7 @@ class RoundRobin:
 
         It prefers an available broker that has not failed, then any broker but the last failed one, then any broker.
         """
-        queues = route.rotation
+        queues = route.rotation or route.publish
         count = len(queues)
         index = self.positions.get(route.topic)
         if index is None:
@@ -41,12 +41,13 @@ class RoundRobin:
         if is_available is not None or failed:
             for step in range(count):
                 queue = queues[(index + step) % count]
-                if queue.broker_name not in failed and (is_available is None or is_available(queue.broker_name)):
+                name = route.broker_of(queue)
+                if name not in failed and (is_available is None or is_available(name)):
                     self.positions[route.topic] = index + step + 1
                     return queue
             for step in range(count):
                 queue = queues[(index + step) % count]
-                if not failed or queue.broker_name != failed[-1]:
+                if not failed or route.broker_of(queue) != failed[-1]:
                     self.positions[route.topic] = index + step + 1
                     return queue
         self.positions[route.topic] = index + 1

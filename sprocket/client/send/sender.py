@@ -36,6 +36,7 @@ from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequ
 from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.errors import InvariantError
 from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import DUPLICATES_FIELD
@@ -48,7 +49,7 @@ _STATUS = {
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
     int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
 }
-# `DefaultMQProducer.retryResponseCodes`.
+# `DefaultMQProducer.retryResponseCodes`, and one more.
 RETRY_CODES = frozenset(
     {
         ResponseCode.TOPIC_NOT_EXIST,
@@ -59,8 +60,12 @@ RETRY_CODES = frozenset(
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
         ResponseCode.GO_AWAY,
+        # RocketMQ's client does not send again after this one: the message then fails while its queue moves.
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
     }
 )
+# The route may have changed.
+_REFRESH_CODES = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NOT_LEADER_FOR_QUEUE})
 SentListener = Callable[[SendRequest, SendResult, Mapping[str, str], float], None]
 # Queues whose ways are kept.
 _MAX_WAYS = 4096
@@ -86,6 +91,11 @@ def _queue_key(request: SendRequest) -> str | None:
     return request.queue_key or None if isinstance(request, IdempotentRequest) else None
 
 
+def _has_moved(error: ClientError | None) -> bool:
+    """Return whether nothing was stored because a logical queue has moved, which is no failed attempt."""
+    return isinstance(error, BrokerRefused) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
+
+
 def _is_bound(request: SendRequest, error: ClientError | None) -> bool:
     """Return whether an idempotent message must stay with a queue: its broker may have it after `error`."""
     is_refused = isinstance(error, BrokerRefused) and error.code != ResponseCode.SLAVE_NOT_AVAILABLE
@@ -93,11 +103,12 @@ def _is_bound(request: SendRequest, error: ClientError | None) -> bool:
 
 
 class _Way:
-    """The way to one queue: the connection that was found for it, and the encoded header."""
+    """The way to one queue: its broker, the connection that was found for it, and the encoded header."""
 
-    __slots__ = ("changes", "channel", "header")
+    __slots__ = ("broker_name", "changes", "channel", "header")
 
-    def __init__(self, header: SendHeader) -> None:
+    def __init__(self, broker_name: str, header: SendHeader) -> None:
+        self.broker_name = broker_name
         self.header = header
         self.changes = -1  # `route_changes` when the connection was found
         self.channel: RemotingChannel | None = None
@@ -184,7 +195,7 @@ class Sender:
     def start(self, request: SendRequest, timeout_s: float) -> Attempt | None:
         """Write `request` if the route is known and the broker connected; return None if it must wait for either."""
         route = self.instance.cached_route(request.topic)
-        if route is None or not route.publish:
+        if route is None or not route.rotation:
             return None
         if self.settings.idempotent and isinstance(request, IdempotentRequest) and request.queue_key:
             return None  # `send` finds its queue
@@ -214,7 +225,10 @@ class Sender:
 
     def _open_channel(self, way: _Way, queue: MessageQueue) -> RemotingChannel | None:
         """Return the open connection to the master of `queue`, and keep it in `way`."""
-        address = self.instance.master_address(queue.broker_name)
+        located = self._located(queue)
+        if located.broker_name != way.broker_name:  # a logical queue has moved
+            way.broker_name, way.header = located.broker_name, header_to(located, self.group, self.settings)
+        address = self.instance.master_address(located.broker_name)
         way.channel = None if address is None else self.instance.remoting.open_channel(address)
         way.changes = self.instance.route_changes
         return way.channel
@@ -223,8 +237,15 @@ class Sender:
         if len(self._ways) >= _MAX_WAYS:
             self._ways.clear()
             self.compiled.forget()
-        way = self._ways[queue] = _Way(header_to(queue, self.group, self.settings))
+        located = self._located(queue)
+        way = self._ways[queue] = _Way(located.broker_name, header_to(located, self.group, self.settings))
         return way
+
+    def _located(self, queue: MessageQueue) -> MessageQueue:
+        """Return `queue` with the name of the broker that serves it, which is in the headers of sends."""
+        if queue.broker_name != LOGICAL_BROKER:
+            return queue
+        return MessageQueue(queue.topic, self.instance.broker_name_of(queue), queue.queue_id)
 
     def _choose(self, route: TopicRoute, failed: Sequence[str]) -> MessageQueue:
         faults = self.faults
@@ -243,7 +264,7 @@ class Sender:
         now_ms = self._wall_ms()
         attempt = Attempt(request, queue, self._monotonic())
         if way is None or channel.is_signing or not _is_plain(request):
-            fields = request.ext_fields(self.group, self.settings, queue, now_ms)
+            fields = request.ext_fields(self.group, self.settings, self._located(queue), now_ms)
             channel.request_for(attempt, request.code, fields, request.body, timeout_s=timeout_s)
         else:
             opaque, body = channel.next_opaque(), request.body
@@ -271,20 +292,21 @@ class Sender:
         """Return the result of an attempt that has ended."""
         request, queue, response = attempt.request, attempt.queue, attempt.outcome
         if isinstance(response, ClientError):
-            self._failed(request.topic, queue.broker_name, attempt.started)
+            self._failed(request.topic, self.instance.broker_name_of(queue), attempt.started)
             raise response
         if response is None:
             raise InvariantError(f"the attempt to send {request.message_id} has not ended")
         status = _STATUS.get(response.code)
         if status is None:
-            address = self.instance.master_address(queue.broker_name) or queue.broker_name
+            broker_name = self.instance.broker_name_of(queue)
+            address = self.instance.master_address(broker_name) or broker_name
             refused = refusal(response.code, response.remark, address)
             self._refused(attempt, refused)
             raise refused
         now = self._monotonic()
         latency_s = now - attempt.started
         if latency_s >= SLOW_S:
-            self.faults.sent(queue.broker_name, attempt.started, now)
+            self.faults.sent(self.instance.broker_name_of(queue), attempt.started, now)
         fields = response.ext_fields
         try:
             queue_id = int(fields.get("queueId", queue.queue_id))
@@ -314,8 +336,11 @@ class Sender:
         self.instance.watch_route(topic)
 
     def _refused(self, attempt: Attempt, refused: BrokerRefused) -> None:
-        if is_retried(refused):
-            self.faults.failed(attempt.queue.broker_name, attempt.started, self._monotonic())
+        if _has_moved(refused):
+            self.instance.watch_route(attempt.request.topic)
+        elif is_retried(refused):
+            broker_name = self.instance.broker_name_of(attempt.queue)
+            self.faults.failed(broker_name, attempt.started, self._monotonic())
             if refused.code in (ResponseCode.NO_PERMISSION, ResponseCode.SERVICE_NOT_AVAILABLE):
                 self.instance.watch_route(attempt.request.topic)
 
@@ -333,7 +358,7 @@ class Sender:
         """Send until a broker has the message, or retries or time are used up.
 
         With `queue` or `sharding_key` there is one target, so there is no second attempt unless the first could not
-        connect.  `failed` has the queue and the error of an earlier attempt.
+        connect, or a logical queue has moved.  `failed` has the queue and the error of an earlier attempt.
         Attempts of an idempotent message stay with one queue from the first that may have reached its broker: only that
         broker recognises a duplicate.
         Raises SendFailed, TopicNotFound, NameServerUnreachable, BrokerRefused (for a code that is not retried).
@@ -344,21 +369,21 @@ class Sender:
         left = self._max_attempts(request, queue, sharding_key)
         sharding_key = _queue_key(request) if sharding_key is None else sharding_key
         target, error = failed or (None, None)
-        tried = [target.broker_name] if target else []
+        tried = [self.instance.broker_name_of(target)] if target else []
         left -= len(tried)
         queue = target if target and _is_bound(request, error) else queue
         backoff = Backoff()
         while left > 0 and loop.time() < deadline:
-            if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+            if isinstance(error, BrokerRefused) and error.code in _REFRESH_CODES:
                 await self._refresh(request.topic)
             target = queue or await self._target(request.topic, sharding_key, tried)
-            if [target.broker_name] == tried[-1:]:
-                # The only broker has just failed: give it time.
+            if self.instance.broker_name_of(target) in (tried if _has_moved(error) else tried[-1:]):
+                # The only broker has just failed, or the route has an old leader: give it time.
                 await backoff.pause(deadline - loop.time())
                 target = queue or await self._target(request.topic, sharding_key, tried)
-            tried.append(target.broker_name)
+            tried.append(self.instance.broker_name_of(target))
             try:
-                channel = await self._connect(request.topic, target.broker_name)
+                channel = await self._connect(target)
                 result = await self.finish(self._write(channel, request, target, deadline - loop.time()))
             except (ConnectFailed, BrokerNotFound) as unsent:
                 error = unsent
@@ -372,8 +397,8 @@ class Sender:
             else:
                 if result.status is SendStatus.SEND_OK or not self.settings.retry_another_broker_when_not_store_ok:
                     return result
-                error = BrokerRefused(ResponseCode.SLAVE_NOT_AVAILABLE, result.status.value, target.broker_name)
-            left -= 1
+                error = BrokerRefused(ResponseCode.SLAVE_NOT_AVAILABLE, result.status.value, tried[-1])
+            left -= 0 if _has_moved(error) else 1
             queue = target if _is_bound(request, error) else queue
             logger.info("event=send_attempt_failed topic=%s broker=%s reason=%r", request.topic, tried[-1], str(error))
         elapsed_ms = round((loop.time() - begun) * 1000)
@@ -397,19 +422,20 @@ class Sender:
         route = await self.instance.publish_route(topic, self.settings.default_topic_queue_nums)
         return self._choose(route, failed) if sharding_key is None else by_sharding_key(route, sharding_key)
 
-    async def _connect(self, topic: str, broker_name: str) -> RemotingChannel:
-        """Raises BrokerNotFound, ConnectFailed."""
-        address = self.instance.master_address(broker_name)
+    async def _connect(self, queue: MessageQueue) -> RemotingChannel:
+        """Raises BrokerNotFound, ConnectFailed, and as `refresh_route`."""
+        instance = self.instance
+        address = instance.master_address(instance.broker_name_of(queue))
         if address is None:
-            await self.instance.refresh_route(topic)
-            address = self.instance.master_address(broker_name)
+            await instance.refresh_route(queue.topic)
+            address = instance.master_address(instance.broker_name_of(queue))
             if address is None:
-                raise BrokerNotFound(broker_name)
+                raise BrokerNotFound(instance.broker_name_of(queue))
         started = self._monotonic()
         try:
-            return await self.instance.remoting.channel(address)
+            return await instance.remoting.channel(address)
         except ConnectFailed:
-            self._failed(topic, broker_name, started)
+            self._failed(queue.topic, instance.broker_name_of(queue), started)
             raise
 
     async def send_oneway(self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None) -> None:
@@ -418,7 +444,7 @@ class Sender:
         Raises TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed.
         """
         target = queue or await self._target(request.topic, sharding_key, ())
-        channel = await self._connect(request.topic, target.broker_name)
-        fields = request.ext_fields(self.group, self.settings, target, self.instance.clock.wall_ms())
+        channel = await self._connect(target)
+        fields = request.ext_fields(self.group, self.settings, self._located(target), self.instance.clock.wall_ms())
         channel.notify(request.code, fields, request.body)
         await channel.drained()

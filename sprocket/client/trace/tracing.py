@@ -136,7 +136,7 @@ class Tracing:
                     topic=request.topic,
                     tags=properties.get(names.TAGS, ""),
                     keys=properties.get(names.KEYS, ""),
-                    store_host=self._instance.master_address(result.queue.broker_name) or "",
+                    store_host=self._instance.master_address(self._instance.broker_name_of(result.queue)) or "",
                     body_bytes=len(request.body),
                     cost_ms=cost_ms,
                     message_type=_type_of(properties),

@@ -73,6 +73,9 @@ def read_route(body: bytes) -> TopicRouteData:
     )
     if (count := sum(counts)) > limits.MAX_ROUTE_QUEUES:
         raise ProtocolError("body", f"{count} queues on all brokers, the limit is {limits.MAX_ROUTE_QUEUES}")
+    mappings = (data.topic_queue_mapping_by_broker or {}).values()
+    if (count := max((each.total_queues for each in mappings), default=0)) > limits.MAX_TOPIC_QUEUES:
+        raise ProtocolError("body", f"{count} logical queues, the limit is {limits.MAX_TOPIC_QUEUES}")
     return data
 
 

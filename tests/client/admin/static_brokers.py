@@ -120,7 +120,7 @@ class StaticCluster:
 
     def leaders(self, topic: str) -> dict[int, str]:
         """Return the broker that leads each logical queue, by what brokers register."""
-        found = {}
+        found: dict[int, str] = {}
         for name, broker in self.brokers.items():
             if topic in broker.topics and (detail := broker.topics[topic].mapping_detail) is not None:
                 found |= {int(number): name for number in detail.info().curr_id_map or {}}
