@@ -32,6 +32,7 @@ from broker.monitoring.lag import ConsumerLag
 from broker.monitoring.node_metrics import node_metrics, store_metrics
 from broker.monitoring.traffic import Traffic
 from broker.out.master_address import MasterAddress
+from broker.out.other_brokers import OtherBrokers
 from broker.out.registration import Registration
 from broker.pop.revive.revive_service import ReviveService
 from broker.process_parts import ProcessParts
@@ -69,6 +70,7 @@ from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transaction_metrics import TransactionMetrics
 from broker.transaction.transactions import Transactions
 from broker.upkeep.idle_offsets import IdleOffsets
+from broker.upkeep.mapping_cleaning import MappingCleaning
 from broker.upkeep.renewed_topics import RenewedTopics
 from broker.upkeep.table_saving import TableSaving
 from ha.autoswitch.master_link import AutoSwitchRules
@@ -208,6 +210,7 @@ def build(
         pops.revive,
         pops.notifications,
         IdleOffsets(core),
+        MappingCleaning(core, OtherBrokers(core.client, config.broker.name_servers, core.clock)),
         core.ids,
         traffic,
         pulls.cold,

@@ -10,7 +10,7 @@ from sprocket.client.connection.name_servers import NameServers
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError, RequestError, SprocketError
 from sprocket.common.refusal_reasons import Reason
-from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import ReceivedResponse
@@ -43,6 +43,12 @@ class OtherBrokers:
             self._asked_at = float("-inf")
             remark = f"broker {broker_name} does not answer, try again: {error or 'timeout'}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER) from error
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Return the route of a topic.  Raises SprocketError."""
+        if self._name_servers is None:
+            raise ClientError("the broker has no name servers")
+        return await self._name_servers.topic_route(topic)
 
     async def _address(self, broker_name: str) -> str:
         if self._clock.monotonic() - self._asked_at >= _FRESH_S:

@@ -82,6 +82,11 @@ class Segment(NamedTuple):
     wrote_offset: int
 
 
+def is_delete_hour(config: StoreConfig, now_ms: int) -> bool:
+    """Return whether this is an hour of deleteWhen, in the machine's time zone (`UtilAll.isItTimeToDo`)."""
+    return datetime.fromtimestamp(now_ms / 1000).hour in delete_hours(config.delete_when)
+
+
 def reason_to_clean(config: StoreConfig, use: DiskUse, now_ms: int, manual: bool) -> Reason | None:
     """Return why to clean now, the strongest reason first; None without one.  Hours are in the machine's time zone."""
     marks = Watermarks.of(config)
@@ -89,7 +94,7 @@ def reason_to_clean(config: StoreConfig, use: DiskUse, now_ms: int, manual: bool
         return Reason.FORCED
     if manual:
         return Reason.MANUAL
-    if datetime.fromtimestamp(now_ms / 1000).hour in delete_hours(config.delete_when):
+    if is_delete_hour(config, now_ms):
         return Reason.TIME
     # A disk whose use is unknown counts as full, as in RocketMQ.
     if min(use) < 0 or use.highest > marks.max_used:
