@@ -52,7 +52,7 @@ class TableRequests(AdminRequests):
     async def topic_config(self, broker: str, topic: str) -> TopicConfigAndQueueMapping | None:
         """Return a topic of a broker, with its mapping if it is static; None if there is none."""
         try:
-            header = GetTopicConfigRequestHeader(topic=topic)
+            header = GetTopicConfigRequestHeader(topic=topic, lo=True)
             response = await self.ask(broker, RequestCode.GET_TOPIC_CONFIG, header)
         except AdminError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
