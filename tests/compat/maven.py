@@ -6,6 +6,7 @@ several processes run tests at a time.
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -16,8 +17,9 @@ JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 BUILD = ROOT / "build" / "compat"
 # For JVMs that live for a short time: to optimize would cost them more than it saves.
 SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-CLIENT_VERSIONS = ("4.9.8", "5.3.3")
-APACHE_VERSION = "5.3.3"
+CLIENT_VERSIONS = ("4.9.8", "5.5.0", "5.3.3")
+# Servers and tools of another version: COMPAT_APACHE_VERSION=5.5.0 make test ARGS="--tier all tests/compat"
+APACHE_VERSION = os.environ.get("COMPAT_APACHE_VERSION", "5.3.3")
 _BUILD_LIMIT_S = 480
 
 

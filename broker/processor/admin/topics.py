@@ -16,6 +16,7 @@ from broker.metrics.statistics import RateWindow
 from broker.names import illegal_topic
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.admin.cleaning import remove_queues
+from broker.table_pages import TablePages
 from broker.topic.attributes import MESSAGE_TYPE
 from broker.topic.topic_queue_mappings import TopicQueueMappings, check_detail, merged
 from broker.topic.topics import TopicTable
@@ -36,6 +37,8 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetAllTopicConfigResponseHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
@@ -74,6 +77,7 @@ class TopicProcessor:
         self._offsets = offsets
         self._put_rates = put_rates
         self._settle = settle
+        self._pages = TablePages(config)
         # Held while a topic and its mapping change, which are two files.
         self._changing = asyncio.Lock()
 
@@ -87,7 +91,7 @@ class TopicProcessor:
             ),
             Route(code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader, self.delete, topic, Action.DELETE),
             Route(code.DELETE_TOPIC_IN_BROKER_LIST, NoHeader, self.delete_list, topic, Action.DELETE),
-            Route(code.GET_ALL_TOPIC_CONFIG, NoHeader, self.all_configs, topic, Action.LIST),
+            Route(code.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigRequestHeader, self.all_configs, topic, Action.LIST),
             Route(code.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, self.config, topic, Action.GET),
             Route(code.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader, self.stats, topic, Action.GET),
             Route(
@@ -215,15 +219,20 @@ class TopicProcessor:
 
     # Describing
 
-    def all_configs(self, request: Request[NoHeader]) -> Steps:
-        """Return all topics, with the data version."""
-        table = self._topics.snapshot()
+    def all_configs(self, request: Request[GetAllTopicConfigRequestHeader]) -> Steps:
+        """Return all topics or a page of them, with the data version and the number of all."""
+        header, table, mappings = request.header, self._topics.snapshot(), self._mappings.snapshot()
+        part = self._pages.page(
+            table.topic_config_table, table.data_version,
+            start=header.topic_seq, max_count=header.max_topic_num, known=header.data_version,
+        )  # fmt: skip
         # msgspec is faster than `dumps`, for 10,000 topics; the text is the same, because no field is None.
-        mappings = self._mappings.snapshot()
-        configs = yield from in_steps(table.topic_config_table.items(), dict, msgspec.json.encode)
-        details = yield from in_steps(mappings.topic_queue_mapping_info_map.items(), dict, dumps)
+        configs = yield from in_steps(part.items(), dict, msgspec.json.encode)
+        found = ((topic, detail) for topic, detail in mappings.topic_queue_mapping_info_map.items() if topic in part)
+        details = yield from in_steps(found, dict, dumps)
         content = TopicConfigAndMapping(configs, table.data_version, {}, details, mappings.data_version)
-        return Response(body=msgspec.json.encode(content))
+        total = GetAllTopicConfigResponseHeader(total_topic_num=len(table.topic_config_table))
+        return Response(header=total, body=msgspec.json.encode(content))
 
     def config(self, request: Request[GetTopicConfigRequestHeader]) -> Response:
         """Return one topic's configuration; with `lo`, also the mapping of a static topic."""

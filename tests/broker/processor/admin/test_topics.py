@@ -10,6 +10,7 @@ from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import (
     DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
@@ -51,6 +52,27 @@ async def test_create_list(pair: Pair) -> None:
     response = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
     assert response.code == ResponseCode.INVALID_PARAMETER
     assert "C" not in broker.topics
+
+
+async def test_a_slave_copies_the_topics_in_pages(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, split_metadata_size=3) as (broker, client):
+        for number in range(4):
+            await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic=f"Many{number}"))
+        copied: dict[str, TopicConfig] = {}
+        version, total = "", 1
+        while len(copied) < total:
+            # RocketMQ's slave asks for more than this broker gives.
+            header = GetAllTopicConfigRequestHeader(
+                topic_seq=len(copied), max_topic_num=2000, data_version=version
+            )  # fmt: skip
+            response = await client.ask_well(RequestCode.GET_ALL_TOPIC_CONFIG, header)
+            page = loads(response.body, TopicConfigAndMapping)
+            version, total = dumps(page.data_version).decode(), int(response.ext_fields["totalTopicNum"])
+            assert 0 < len(page.topic_config_table) <= 3
+            copied |= page.topic_config_table
+        assert copied == broker.topics.by_name
+        whole = await client.ask_well(RequestCode.GET_ALL_TOPIC_CONFIG)
+        assert loads(whole.body, TopicConfigAndMapping).topic_config_table == copied
 
 
 @pytest.mark.parametrize(
