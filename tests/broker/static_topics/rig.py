@@ -41,7 +41,11 @@ class Site:
 
     brokers: dict[str, Broker]
     clients: dict[str, TestClient]
-    name_server: str
+    names: NameServer
+
+    @property
+    def name_server(self) -> str:
+        return f"127.0.0.1:{self.names.port}"
 
     async def put(
         self, bname: str, hosted: dict[int, list[LogicQueueMappingItem]], *, epoch: int, queues: int = 2
@@ -75,7 +79,7 @@ async def site(root: Path, **changes: Any) -> AsyncIterator[Site]:
             running = running_broker(root / name, broker_name=name, namesrv_addr=address, **changes)
             brokers[name], clients[name] = await stack.enter_async_context(running)
             assert await brokers[name].registration.wait_registered(60)
-        yield Site(brokers, clients, address)
+        yield Site(brokers, clients, names)
 
 
 def records(body: bytes) -> list[Record]:
