@@ -78,8 +78,7 @@ class SendActivity:
     async def _check_types(self, topic: str, messages: Sequence[Incoming]) -> None:
         if not self._config.enable_topic_message_type_check or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             return
-        if self._brokers.instance.cached_route(topic) is None:
-            await self._brokers.route(topic)  # an unknown topic is answered as such, not as one without a type
+        await self._route(topic)  # an unknown topic is answered as such, not as one without a type
         expected = self._metadata.known_type(topic) or await self._metadata.message_type(topic)
         check_type(expected, {message.message_type for message in messages})
 
@@ -105,7 +104,7 @@ class SendActivity:
             return SendResult(status_of(error), message.message_id)
 
     async def _send_request(self, topic: str, request: SendRequest, messages: Sequence[Incoming]) -> list[SendResult]:
-        route = self._brokers.instance.cached_route(topic) or await self._brokers.route(topic)
+        route = await self._route(topic)
         group = messages[0].message_group
         failed: list[str] = []
         while True:
@@ -120,6 +119,10 @@ class SendActivity:
                     raise
                 continue
             return _results(response, queue, messages)
+
+    async def _route(self, topic: str) -> TopicRoute:
+        route = self._brokers.instance.cached_route(topic)
+        return await self._brokers.route(topic) if route is None or route.leaders is not None else route
 
     def _queue(self, route: TopicRoute, group: str, failed: Sequence[str]) -> MessageQueue:
         if not route.publish:

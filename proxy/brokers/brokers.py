@@ -63,8 +63,12 @@ class Brokers:
         self._sends = Pace()
 
     async def route(self, topic: str) -> TopicRoute:
-        """Return the route of `topic`."""
-        return await self.instance.route(topic)
+        """Return the route of `topic`.  Raises Refusal for a static topic: its queues cannot be popped."""
+        route = await self.instance.route(topic)
+        if route.leaders is not None:
+            remark = f"topic {topic} is static: the proxy serves no static topics, use a remoting client at the brokers"
+            raise Refusal(wire.UNSUPPORTED, remark)
+        return route
 
     async def is_known(self, broker_name: str, topic: str) -> bool:
         """Return whether a broker group has a master now; ask for the route of `topic` if not."""
