@@ -97,6 +97,7 @@ _FILES: Final = {
     "tests/sprocket_cli/test_honoured_keys.py": _QUICK,
     "tests/sprocket_cli/server/test_server_config.py": _QUICK,
     "tests/sprocket_cli/server/test_server_process.py": _FULL_PROCESSES,
+    "tests/sprocket_cli/mqadmin/test_static_topic_moves.py": _FULL_PROCESSES,
     "tests/sprocket_cli/test_update_allowlist.py": _QUICK,
     "tests/benchmarks/test_rivals.py": _FULL_PROCESSES,
     "tests/client/deduplication/test_kills.py": _FULL_PROCESSES,

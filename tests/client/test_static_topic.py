@@ -159,6 +159,14 @@ async def _all(sender: Producer) -> list[Any]:
     return plain + keyed + [await sender.send(Message("T", b"after"), queue=queue) for _ in range(4)]
 
 
+async def test_while_the_route_is_old_attempts_become_rare(site: Site) -> None:
+    site.a.leads = site.b.leads = set()
+    async with producer(site) as sender:
+        with pytest.raises(SendFailed, match="NOT_LEADER_FOR_QUEUE"):
+            await sender.send(Message("T", b"x"), timeout_s=1.0)
+    assert len(site.name_server.asked) < 20
+
+
 async def test_a_queue_that_nobody_leads_is_passed_but_its_keys_wait_for_it(site: Site) -> None:
     site.move(2)
     site.a.leads = {0, 1}

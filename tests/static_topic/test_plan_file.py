@@ -33,6 +33,43 @@ def test_a_file_of_rocketmq_is_read() -> None:
     assert file_name(plan, is_after=True) == "orders-1700000000000.after"
 
 
+# The plan of a move: RocketMQ writes an item that two brokers have once, and then a reference to it.
+_NEW = (
+    _ITEM.replace("broker-a", "broker-b.x").replace('"gen":0', '"gen":1').replace('"logicOffset":0', '"logicOffset":-1')
+)
+_PATH = r"$.brokerConfigMap.broker\\-b\\.x.mappingDetail.hostedQueues[0]"
+_MOVED = (
+    '{"brokerConfigMap":{"broker-b.x":{"mappingDetail":{"bname":"broker-b.x","epoch":9,"hostedQueues":{0:['
+    + f"{_ITEM},{_NEW}"
+    + ']},"topic":"orders","totalQueues":1},"readQueueNums":1,"topicName":"orders","writeQueueNums":1},"broker-a":'
+    '{"mappingDetail":{"bname":"broker-a","epoch":9,"hostedQueues":{0:[{"$ref":"'
+    + _PATH
+    + '[0]"},{"$ref":"'
+    + _PATH
+    + '[1]"}]},"topic":"orders","totalQueues":1},"readQueueNums":1,"topicName":"orders","writeQueueNums":1}},'
+    '"brokerToMapIn":["broker-b.x"],"brokerToMapOut":["broker-a"],"epoch":9,"topic":"orders","type":"REMAPPING"}'
+)
+
+
+def test_references_of_fastjson_are_followed() -> None:
+    plan = read_plan(_MOVED.encode())
+    check_plan("orders", plan)
+    ours, theirs = (config.mapping_detail for config in plan.broker_config_map.values())
+    assert ours is not None and theirs is not None
+    assert ours.items(0) == theirs.items(0)
+    assert [(item.bname, item.gen) for item in theirs.items(0)] == [("broker-a", 0), ("broker-b.x", 1)]
+    # One is changed without the other.
+    assert ours.items(0)[1] is not theirs.items(0)[1]
+
+
+@pytest.mark.parametrize(
+    "path", ["", "$", "@", "..", "$.x", "$[0]", f"{_PATH}", f"{_PATH}[9]", f"{_PATH}[0].gen", "$.brokerConfigMap[0"]
+)
+def test_a_reference_that_leads_nowhere_is_refused(path: str) -> None:
+    with pytest.raises(MappingError, match="no plan for a static topic"):
+        read_plan(_MOVED.replace(f"{_PATH}[0]", path).encode())
+
+
 def test_a_file_of_ours_has_the_fields_of_rocketmq() -> None:
     created = creation_plan("orders", 1, ["broker-a"], {}, now_ms=1_699_999_999_000, random=lambda: 0)
     ours, java = json.loads(plan_bytes(created)), json.loads(_JAVA.replace("{0:", '{"0":'))

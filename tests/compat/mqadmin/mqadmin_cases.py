@@ -17,6 +17,8 @@ MILLIS: Final = (r"\b1\d{12}\b", "<ms>")
 STAMP: Final = (r"\b20\d{15}\b", "<time>")
 TPS: Final = (r"(?<=Consume TPS: )\d+\.\d\d$", "<tps>")
 DISK_RATIOS: Final = ("commitLogDiskRatio", "consumeQueueDiskRatio")
+# The epoch is a time, and RocketMQ calls the new plan of remappingStaticTopic the old one, too.
+PLAN_FILE: Final = ((r"(?<=^The )(?:old|new)(?= mapping)", "<plan>"), (r"/\S+/(?=Static)", "<folder>/"), MILLIS)
 # Ours has a folder for each user.
 BODY_PATH: Final = ((r"/\S+/msgbodys/", "<folder>/"),)
 # One tool elects the slave, the other one the old master.  RocketMQ's never shows the brokers, though it would.
@@ -111,6 +113,10 @@ OPEN: Final = (
     Case("updateOrderConf -t Ordered -m get"),
     Case("updateOrderConf -t Ordered -m delete"),
     Case("deleteTopic -c {cluster} -t Made-{who}"),
+    Case("updateStaticTopic -b {broker} -t Static-{who} -qn 2", masks=PLAN_FILE),
+    Case("updateStaticTopic -c {cluster} -t Static-{who} -qn 3", masks=PLAN_FILE),
+    Case("remappingStaticTopic -b {broker} -t Static-{who}", masks=PLAN_FILE),
+    Case("topicStatus -t Static-{who}", any_order=True),
     # Messages
     Case("sendMessage -t Sent-{who} -p hello -k k -c A -b {broker} -i 0", masks=((r"\b[0-9A-F]{32,}\b", "<id>"),)),
     Case("queryMsgById -t {topic} -i {offset_id}", masks=BODY_PATH, any_order=True),
