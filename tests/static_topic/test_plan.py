@@ -31,6 +31,7 @@ _steps = st.lists(
     st.one_of(
         st.tuples(st.just("grow"), _targets, st.integers(1, 9)),
         st.tuples(st.just("remap"), _targets, st.integers(0, 50_000)),
+        st.tuples(st.just("clean"), _targets, st.integers(0, 9)),
     ),
     min_size=1,
     max_size=12,
@@ -54,6 +55,13 @@ def decided(plan: TopicRemappingDetailWrapper, sent: int) -> Configs:
     return plan.broker_config_map
 
 
+def clean(configs: Configs, number: int) -> None:
+    """Remove the oldest item of a queue at its leader, as a broker does when it has no messages."""
+    queue = all_queues(configs).get(number)
+    if queue is not None and len(queue.items) > 1:
+        del detail_of("", configs[queue.leader]).items(number)[0]
+
+
 def leaders(configs: Configs) -> dict[int, str]:
     return {number: queue.leader for number, queue in all_queues(configs).items()}
 
@@ -72,6 +80,9 @@ def test_any_sequence_of_plans_keeps_the_mapping_valid(steps: list[Any], seed: i
             plan = create(count + number, sorted(hosting.union(targets)), configs, now_ms, seed)
             count += number
         elif not configs:
+            continue
+        elif kind == "clean":
+            clean(configs, number)
             continue
         else:
             plan = remapping_plan(TOPIC, targets, configs, now_ms=now_ms)
