@@ -91,6 +91,7 @@ def admin_routes(
             delay_offsets=schedule.offsets,
             consume_rates=consume_rates,
             clock=clock,
+            static=core.mappings.by_name,
         ).routes(),
         *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
         *AdministrationProcessor(

@@ -14,6 +14,7 @@ from broker.metrics.statistics import RateWindow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.schedule import DelayOffsets
+from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import MessageQueue
@@ -61,6 +62,7 @@ class ConsumptionProcessor:
         delay_offsets: DelayOffsets,
         consume_rates: RateWindow,
         clock: Clock,
+        static: StaticTopics = NO_STATIC_TOPICS,
     ) -> None:
         self._config = config
         self._store = store
@@ -71,6 +73,7 @@ class ConsumptionProcessor:
         self._delay_offsets = delay_offsets
         self._consume_rates = consume_rates
         self._clock = clock
+        self._static = static
 
     def routes(self) -> list[Route]:
         code, group, cluster = RequestCode, Resource.GROUP, Resource.CLUSTER
@@ -111,8 +114,10 @@ class ConsumptionProcessor:
         def progress() -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
             for config in found:
                 rates.append(self._consume_rates.per_second(f"{config.topic_name}@{group}"))
+                # Of a physical queue of a static topic, tools must know that the group has no offset in it.
+                least = -1 if config.topic_name in self._static else 0
                 for queue_id in range(config.read_queue_nums):
-                    yield self._progress(group, config.topic_name, queue_id)
+                    yield self._progress(group, config.topic_name, queue_id, least)
 
         table = yield from in_steps(progress(), dict)
         return Response(body=dumps(ConsumeStats[MessageQueue](table, sum(rates))))
@@ -161,8 +166,8 @@ class ConsumptionProcessor:
             found.total_inflight_diff += offsets.pull_offset - offsets.consumer_offset
             yield queue, offsets
 
-    def _progress(self, group: str, topic: str, queue_id: int) -> tuple[MessageQueue, OffsetWrapper]:
-        consumed = max(0, self._offsets.query(group, topic, queue_id))
+    def _progress(self, group: str, topic: str, queue_id: int, least: int = 0) -> tuple[MessageQueue, OffsetWrapper]:
+        consumed = max(least, self._offsets.query(group, topic, queue_id))
         pulled = max(consumed, self._offsets.query_pull(group, topic, queue_id))
         timestamp = max(0, self._store.store_time(topic, queue_id, consumed - 1))
         queue = MessageQueue(topic, self._config.broker.broker_name, queue_id)

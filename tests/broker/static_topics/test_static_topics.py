@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.client import by_queue
 from sprocket.remoting.bodies.registration import TopicConfigAndMapping
 from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.bodies.stats import ConsumeStats
 from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapping, TopicQueueMappingDetail
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.admin import (
     DeleteTopicRequestHeader,
+    GetConsumeStatsRequestHeader,
     GetTopicConfigRequestHeader,
 )
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
@@ -167,6 +170,16 @@ async def test_a_pull_commits_the_physical_offset(two: Site) -> None:
     assert two.brokers[B].offsets.query(GROUP, TOPIC, 1) == 1
     await pull(two.clients[B], LOGIC, sys_flag=4 | 1, commit_offset=5)
     assert two.brokers[B].offsets.query(GROUP, TOPIC, 1) == 1
+
+
+async def test_progress_says_where_a_group_has_no_offset(two: Site) -> None:
+    """Tools look for the newest physical queue with an offset, so 0 would be wrong."""
+    await two.clients[A].send(b"0")
+    header = GetConsumeStatsRequestHeader(consumer_group=GROUP, topic=TOPIC)
+    two.brokers[A].offsets.commit(GROUP, TOPIC, 1, 0)
+    response = await two.clients[A].ask_well(RequestCode.GET_CONSUME_STATS, header)
+    table = by_queue(loads(response.body, ConsumeStats[str]).offset_table)
+    assert {queue.queue_id: progress.consumer_offset for queue, progress in table.items()} == {0: -1, 1: 0}
 
 
 async def test_ends_and_times_are_those_of_the_whole_queue(two: Site) -> None:
