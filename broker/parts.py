@@ -381,6 +381,7 @@ def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaste
     broadcasts, cold = BroadcastOffsets(core), ColdFlow(core)
     held = HeldPulls(core.store, core.clock, core.call_later)
     core.store.on_arrival.append(held.arrived)
+    core.mappings.on_put.append(held.wake_topic)
     core.store.on_queues_removed.append(core.config.plan_version.rise)
     reads = None
     if slave is not None:

@@ -157,6 +157,12 @@ class HeldPulls:
             if pull.request is not None and is_meant(pull.request):
                 self._finish(pull)
 
+    def wake_topic(self, topic: str) -> None:
+        """Answer all pulls of a topic: another broker may serve them from now on."""
+        for key in [key for key in self._by_queue if key[0] == topic]:
+            for pull in list(self._by_queue.get(key, ())):
+                self._finish(pull)
+
     def wake_all(self) -> None:
         """Answer all held pulls with what there is: the broker stops or its role changes."""
         for pulls in list(self._by_channel.values()):

@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `TopicQueueMappingManager`.
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from copy import copy
 
 import msgspec
@@ -29,6 +30,8 @@ class TopicQueueMappings(EntryTable[TopicQueueMappingDetail]):
 
     def __init__(self, file: ConfigFile, clock: Clock, plan_version: PlanVersion) -> None:
         super().__init__(file, clock, "topicQueueMappingInfoMap", plan_version)
+        # Called with each topic whose mapping was set, once requests obey it.
+        self.on_put: list[Callable[[str], None]] = []
 
     def decode(self, content: bytes) -> None:
         """Add the mappings of the file.  Raises ProtocolError."""
@@ -47,6 +50,8 @@ class TopicQueueMappings(EntryTable[TopicQueueMappingDetail]):
     def put(self, topic: str, detail: TopicQueueMappingDetail) -> None:
         """Set the mapping of a topic.  `merged` says which mapping may follow the present one."""
         self._set({topic: detail})
+        for listener in self.on_put:
+            listener(topic)
 
     def delete(self, topic: str) -> bool:
         """Remove a mapping; return whether there was one."""
