@@ -358,7 +358,7 @@ class Proxy:
     async def _renew(self) -> None:
         while True:
             await pause(self.config.renew_schedule_period_millis / 1000)
-            self.renewal.renew_due()
+            await self.renewal.renew_due()
 
     async def _look_at_producers(self) -> None:
         """Tell brokers of the transactional producers and the consumer groups, at once when there is a new one."""

@@ -5,8 +5,9 @@
 The client is RocketMQ's for Java, 5.0.8 (`compat.grpc.Bench`), one process for all servers, with plain text and bodies
 of 1 KiB.  All servers run side by side before one Sprocket broker.  A round is a slice of sends and a slice of receives
 with acknowledgements at each server, the first one in turns.  Shown are medians of the rounds.  CPU is that of the
-server's processes alone, from /proc.  A rate and, less so, the CPU depend on what else the machine does, so the ratios
-to RocketMQ's proxy are shown too: each is the median of the ratios of the rounds.
+server's processes alone, from /proc.  `other:PATH` is the proxy of another checkout that is set up.  A rate and, less
+so, the CPU depend on what else the machine does, so the ratios to RocketMQ's proxy are shown too: each is the median of
+the ratios of the rounds.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from tests.compat.proxies.proxy_clients import java_classpath
 from tests.compat.proxies.proxy_rig import ProxyProcess, prepare
 from tests.compat.proxies.test_mixed_proxies import ApacheProxy
 
-OURS, APACHE = "ours", "apache"
+OURS, APACHE, OTHER = "ours", "apache", "other"
 # Name, processes and settings of our proxy.
 _OURS: Final = {
     OURS: {"tlsServerMode": "disabled"},
@@ -116,16 +117,23 @@ def topic_of(kind: str) -> str:
     return f"{kind}-{_SCENARIO}"
 
 
+def name_of(kind: str) -> str:
+    """What tables call a kind: `other` for `other:PATH`."""
+    return kind.partition(":")[0]
+
+
 @contextlib.contextmanager
 def started(kind: str, broker: Broker, folder: Path) -> Iterator[Server]:
     """Start the server of a kind, and stop it at the end."""
     begin = time.monotonic()
-    if kind in _OURS:
-        proxy = ProxyProcess(broker, folder, _OURS[kind]).start()
+    name, _, checkout = kind.partition(":")
+    if name in _OURS or name == OTHER:
+        python = Path(checkout, ".venv", "bin", "python") if checkout else None
+        proxy = ProxyProcess(broker, folder, _OURS.get(name, _OURS[OURS]), python).start()
         took = time.monotonic() - begin
         children = Path(f"/proc/{proxy.pid}/task/{proxy.pid}/children").read_text().split()
         try:
-            yield Server(kind, proxy.endpoints, [proxy.pid, *map(int, children)], took)
+            yield Server(name, proxy.endpoints, [proxy.pid, *map(int, children)], took)
         finally:
             proxy.end(signal.SIGTERM)
     elif kind == APACHE:
@@ -156,11 +164,11 @@ def main() -> None:
     parser.add_argument("--outstanding", type=int, default=64)
     parser.add_argument("--clients", type=int, default=1, help="connections, over which the sends are spread")
     parser.add_argument("--warm", type=float, default=180, help="max seconds of the warm-up of each server")
-    parser.add_argument("--kinds", default=f"{OURS},{APACHE},asyncio", help=", ".join(KINDS))
+    parser.add_argument("--kinds", default=f"{OURS},{APACHE},asyncio", help=", ".join((*KINDS, f"{OTHER}:PATH")))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     kinds = options.kinds.split(",")
-    if not set(kinds) <= set(KINDS):
+    if not {name_of(kind) for kind in kinds} <= {*KINDS, OTHER}:
         parser.error(f"--kinds: allowed is {', '.join(KINDS)}")
     servers = measured(kinds, options)
     rows = [row(server) for server in servers]
@@ -179,8 +187,8 @@ def measured(kinds: list[str], options: argparse.Namespace) -> list[Server]:
         folder = Path(name)
         broker = running.enter_context(Broker(folder / "broker"))
         for kind in kinds:
-            prepare(broker, kind, [_SCENARIO])
-        servers = [running.enter_context(started(kind, broker, folder / kind)) for kind in kinds]
+            prepare(broker, name_of(kind), [_SCENARIO])
+        servers = [running.enter_context(started(kind, broker, folder / name_of(kind))) for kind in kinds]
         client = Client(servers, options.clients, folder / "client")
         running.callback(client.end)
         for server in servers:

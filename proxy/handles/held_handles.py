@@ -42,6 +42,10 @@ class Held:
         """Invisible time of the next renewal."""
         return RENEWALS_MS[min(self.renewals, len(RENEWALS_MS) - 1)]
 
+    def is_due(self, now_ms: int, ahead_ms: int) -> bool:
+        """Return whether the message becomes visible within `ahead_ms`, and no renewal of it is under way."""
+        return self.renewing is None and self.receipt.visible_at_ms - now_ms <= ahead_ms
+
     def renewed(self, receipt: Receipt) -> None:
         """Record a renewal."""
         self.receipt = receipt
@@ -62,6 +66,7 @@ class HeldHandles:
         return self._count
 
     def __iter__(self) -> Iterator[Held]:
+        """Return all handles; those that are taken meanwhile may be among them."""
         for table in list(self._of_client.values()):
             yield from list(table.values())
 
@@ -102,7 +107,3 @@ class HeldHandles:
         taken = list(self._of_client.pop(client_id, {}).values())
         self._count -= len(taken)
         return taken
-
-    def due(self, now_ms: int, ahead_ms: int) -> list[Held]:
-        """Return what becomes visible within `ahead_ms`, if no renewal of it is under way."""
-        return [held for held in self if held.renewing is None and held.receipt.visible_at_ms - now_ms <= ahead_ms]

@@ -18,6 +18,7 @@ from proxy.handles.held_handles import Held, HeldHandles
 from proxy.status import Refusal
 from sprocket.client.errors import ClientError, ConnectFailed, ConnectionLost, RemotingTimeout
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.next_turn import next_turn
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 # Requests at a time, so that a client with many messages that dies is no storm for a broker.
 _AT_ONCE: Final = 64
+# Messages that are looked at in one turn of the loop.
+_SLICE: Final = 1024
 # A call that comes sooner may have been on its way when the connection broke.
 _ON_ITS_WAY_S: Final = 1.0
 # Limit of an acknowledgement's wait for the renewal of its handle.
@@ -84,15 +87,20 @@ class Renewal:
         if held is not None and isinstance(error, ConnectFailed | ConnectionLost | RemotingTimeout):
             self.held.add(held)
 
-    def renew_due(self) -> None:
-        """Start the renewals that are due, and release what clients do not have."""
-        now = self._clock.monotonic()
-        for held in self.held:
-            if not held.is_delivered:
+    async def renew_due(self) -> None:
+        """Start the renewals that are due, and release what clients do not have.
+
+        Nothing else looks at the messages while their clients work, so that one costs nothing until it is due.
+        """
+        now, now_ms, ahead_ms = self._clock.monotonic(), self._clock.wall_ms(), self._config.renew_ahead_time_millis
+        for number, held in enumerate(self.held, 1):
+            if not number % _SLICE:
+                await next_turn()  # a proxy may hold 100,000 messages
+            if not held.is_delivered and self.held.is_held(held):
                 self._look_at_delivery(held, now)
-        for held in self.held.due(self._clock.wall_ms(), self._config.renew_ahead_time_millis):
-            held.renewing = asyncio.get_running_loop().create_future()
-            self._spawn(self._renew(held, held.renewing))
+            if held.is_due(now_ms, ahead_ms) and self.held.is_held(held):
+                held.renewing = asyncio.get_running_loop().create_future()
+                self._spawn(self._renew(held, held.renewing))
 
     def _look_at_delivery(self, held: Held, now: float) -> None:
         """Learn whether an answer reached its client, or was lost with its connection: nothing else tells.

@@ -267,7 +267,7 @@ cdef class MessageWriter:
         """Write a Timestamp; its parts are absent for 0."""
         # Rounded down, as in Python, for times before 1970 too.
         cdef int64_t seconds = milliseconds // SECOND_MS
-        cdef uint64_t nanos = <uint64_t> (milliseconds - seconds * SECOND_MS) * 1000000
+        cdef uint64_t nanos = <uint64_t> (milliseconds % SECOND_MS) * 1000000
         cdef uint8_t *size
         at = put(at, self.tags[field])
         size = at

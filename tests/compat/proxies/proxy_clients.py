@@ -60,6 +60,12 @@ def run_java(endpoints: str, run: str, scenarios: Sequence[str], home: Path, *, 
 
 def run_python(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -> dict[str, Outcome]:
     """Raises ClientMissingError."""
+    program = _SOURCES / "python_client.py"
+    return _run([str(python_environment()), str(program), endpoints, "", "", run, *scenarios], home)
+
+
+def python_environment() -> Path:
+    """Return the Python of an environment with RocketMQ's client.  Raises ClientMissingError."""
     folder = maven.BUILD / "grpc-python"
 
     def build() -> None:
@@ -67,8 +73,7 @@ def run_python(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -
         _called([str(folder / "venv" / "bin" / "pip"), "install", "--quiet", PYTHON_CLIENT], folder)
 
     _built(folder, PYTHON_CLIENT, build)
-    program = _SOURCES / "python_client.py"
-    return _run([str(folder / "venv" / "bin" / "python"), str(program), endpoints, "", "", run, *scenarios], home)
+    return folder / "venv" / "bin" / "python"
 
 
 def run_node(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -> dict[str, Outcome]:

@@ -26,8 +26,16 @@ _SETTINGS = {"defaultInvisibleTimeMills": "8000", "renewAheadTimeMillis": "5000"
 class ProxyProcess:
     """`mqproxy` before `broker`; `start` again after `end` takes the same port."""
 
-    def __init__(self, broker: Broker, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        python: Path | None = None,
+    ) -> None:
+        """`python` is that of another checkout, whose proxy is to run."""
         self._broker = broker
+        self._python = [] if python is None else [str(python)]
         self._settings = {**_SETTINGS, **(settings or {})}
         self._folder = folder
         self._port = free_port()
@@ -43,7 +51,16 @@ class ProxyProcess:
         return f"127.0.0.1:{self._remoting_port}"
 
     def start(self) -> Self:
-        command = [*bound("sprocket_cli", "proxy"), "-n", self._broker.namesrv, "--json", "--log-level", "warning"]
+        program = bound("sprocket_cli", "proxy")
+        command = [
+            *(self._python or program[:1]),
+            *program[1:],
+            "-n",
+            self._broker.namesrv,
+            "--json",
+            "--log-level",
+            "warning",
+        ]
         ports = {"grpcServerPort": str(self._port), "remotingListenPort": str(self._remoting_port)}
         for key, value in {**ports, "bindAddress": "127.0.0.1", **self._settings}.items():
             command += ["--set", f"{key}={value}"]
