@@ -25,6 +25,7 @@ from sprocket.remoting.bodies.consumption import (
 )
 from sprocket.remoting.bodies.route import BrokerData
 from sprocket.remoting.bodies.stats import BrokerStatsData, ConsumeStats, ResetOffsetBody
+from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
@@ -82,6 +83,7 @@ class GroupAdmin:
 
         A broker that lets its clients do it refuses with CONSUMER_NOT_ONLINE if there are none.
         """
+        await self._refuse_static(topic)
         header = ResetOffsetRequestHeader(group=group, topic=topic, timestamp=timestamp_ms, is_force=force)
         offsets: dict[MessageQueue, int] = {}
         for _, address in await self._brokers(_route_topic(topic, route_topic)):
@@ -93,6 +95,7 @@ class GroupAdmin:
         self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
     ) -> list[Rollback]:
         """Reset an offline group by commits.  Without `force` no queue moves forward."""
+        await self._refuse_static(topic)
         done = []
         for name, address in await self._brokers(_route_topic(topic, route_topic)):
             stats_header = GetConsumeStatsRequestHeader(consumer_group=group)
@@ -132,6 +135,7 @@ class GroupAdmin:
 
     async def reset_queue(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Reset `group` to an offset of one queue: by a commit, and by a reset for its online members."""
+        await self._refuse_static(topic)
         await self.commit(broker, group, topic, queue_id, offset)
         header = ResetOffsetRequestHeader(
             group=group, topic=topic, queue_id=queue_id, offset=offset, timestamp=0, is_force=False
@@ -151,6 +155,8 @@ class GroupAdmin:
         if not stats.offset_table:
             return
         addresses = dict(await self._brokers(topic))
+        for static in {queue.topic for queue in stats.offset_table if queue.broker_name == LOGICAL_BROKER}:
+            raise _static(static)
         for queue, offsets in sorted(stats.offset_table.items()):
             address = addresses.get(queue.broker_name)
             if address is not None and offsets.consumer_offset >= 0:
@@ -237,6 +243,15 @@ class GroupAdmin:
         route = await self._admin.topic_route(topic)
         return [data.broker_addrs[0] for data in route.broker_datas if 0 in data.broker_addrs]
 
+    async def _refuse_static(self, topic: str) -> None:
+        """Raise AdminError for a static topic; one without a route is none."""
+        try:
+            route = await self._admin.topic_route(topic)
+        except AdminError:
+            return
+        if route.topic_queue_mapping_by_broker:
+            raise _static(topic)
+
     async def _broker_of(self, group: str) -> str:
         brokers = await self._brokers(RETRY_PREFIX + group)
         if not brokers:
@@ -248,6 +263,14 @@ class GroupAdmin:
         datas: list[BrokerData] = (await self._admin.topic_route(topic)).broker_datas
         found = ((data.broker_name, data.master_or_slave()) for data in datas)
         return sorted((name, address) for name, address in found if address is not None)
+
+
+def _static(topic: str) -> AdminError:
+    """Return the refusal.  A group's offsets are kept for each physical queue, and the newest one counts.
+
+    So a reset to an earlier time would be without effect, and one of a physical queue would skip messages of others.
+    """
+    return AdminError(f"topic {topic} is static: tools cannot set a group's offsets in its logical queues")
 
 
 def _route_topic(topic: str, route_topic: str | None) -> str:

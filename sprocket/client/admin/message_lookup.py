@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.stored_message import StoredMessage, records, stored_messages
 from sprocket.client.answers import header_of
+from sprocket.client.connection.topic_route import topic_route
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
@@ -122,9 +123,16 @@ class MessageLookup:
         return found[0] if found else None
 
     async def queues(self, topic: str, route_topic: str | None = None) -> list[tuple[MessageQueue, str]]:
-        """Return the queues of `topic` that can be read, each with the address of its broker."""
+        """Return the queues of `topic` that can be read, each with the address of its broker.
+
+        Those of a static topic are its logical queues.
+        """
         route = await self._admin.topic_route(route_topic or topic)
         addresses = dict(_brokers(route))
+        if route.topic_queue_mapping_by_broker:
+            known = topic_route(topic, route)
+            placed = [(queue, addresses.get(known.broker_of(queue))) for queue in known.subscribe]
+            return [(queue, address) for queue, address in placed if address is not None]
         return [
             (MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id), addresses[data.broker_name])
             for data in sorted(route.queue_datas, key=lambda data: data.broker_name)

@@ -84,7 +84,7 @@ def _logical_queues(topic: str, data: TopicRouteData) -> tuple[tuple[MessageQueu
     for info in sorted(mappings, key=lambda info: info.epoch):
         if info.scope == SCOPE_GLOBAL and info.bname is not None:
             total = max(total, info.total_queues)
-            leaders |= dict.fromkeys(map(int, info.curr_id_map or ()), info.bname)
+            leaders |= {int(text): info.bname for text in info.curr_id_map or () if text.isdecimal()}
     queues = tuple(MessageQueue(topic, LOGICAL_BROKER, number) for number in range(total))
     return queues, {number: name for number, name in leaders.items() if number < total}
 

@@ -23,6 +23,7 @@ from sprocket.remoting.headers.admin import (
     GetTopicStatsInfoRequestHeader,
 )
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.routes import NoHeader
 from sprocket.static_topic.item_checks import check_items, check_kept
 from tests.client.fake_cluster import FakeServer, route
@@ -135,6 +136,8 @@ class StaticCluster:
 
     def _route(self, request: Request[GetRouteInfoRequestHeader]) -> Response:
         topic = request.header.topic
+        if topic.startswith(RETRY_PREFIX):
+            return Response(body=dumps(TopicRouteData(broker_datas=self._members())))
         having = {name: broker.topics[topic] for name, broker in self.brokers.items() if topic in broker.topics}
         if not having:
             return Response(ResponseCode.TOPIC_NOT_EXIST, "no route")

@@ -7,6 +7,8 @@ from typing import Final
 import pytest
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.group_admin import GroupAdmin
+from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.admin.static_topics import StaticTopics
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.stats import OffsetWrapper, TopicOffset
@@ -203,6 +205,33 @@ async def test_the_progress_of_a_group_is_that_in_logical_queues() -> None:
         here.cluster.brokers["broker-b"].consumed[0] = 2
         (progress,) = (await here.admin.consume_stats("g", "t")).offset_table.values()
         assert progress.consumer_offset == 10_002
+
+
+async def test_tools_read_logical_queues_at_their_leaders() -> None:
+    async with site("broker-a", "broker-b") as here:
+        await here.create(2, "broker-a", "broker-b")
+        queues = await MessageLookup(here.admin).queues("t")
+        assert [(queue.broker_name, queue.queue_id) for queue, _ in queues] == [
+            (LOGICAL_BROKER, 0),
+            (LOGICAL_BROKER, 1),
+        ]
+        leaders = here.cluster.leaders("t")
+        assert [address for _, address in queues] == [here.cluster.brokers[leaders[each]].address for each in (0, 1)]
+
+
+async def test_tools_do_not_set_offsets_in_logical_queues() -> None:
+    async with site("broker-a", "broker-b") as here:
+        await _moved(here)
+        here.cluster.brokers["broker-b"].consumed[0] = 2
+        groups, broker = GroupAdmin(here.admin), here.cluster.brokers["broker-b"].address
+        for change in (
+            groups.reset_to_time("t", "g", 1),
+            groups.commit_to_time("t", "g", 1),
+            groups.reset_queue(broker, "g", "t", 0, 1),
+            groups.clone_offsets("g", "h", "t"),
+        ):
+            with pytest.raises(AdminError, match="topic t is static: tools cannot set a group's offsets"):
+                await change
 
 
 async def test_mappings_that_cannot_be_are_an_error_of_the_request() -> None:

@@ -79,6 +79,7 @@ _SUITES = {
         "offset.OffsetResetIT",
         "smoke.NormalMessageSendAndRecvIT",
     ),
+    "static": ("statictopic.StaticTopicIT",),
 }
 # What looks at objects inside the broker, which is another process here.
 _INSIDE = {
@@ -88,6 +89,7 @@ _INSIDE = {
     "LagCalculationIT.testEstimateLag",
     "OffsetResetForPopIT.testResetOffsetThenAckOldForPopOrderly",
     "OffsetResetForPopIT.testRestOffsetToSkipMsgForPopOrderly",
+    "StaticTopicIT.testRemappingAndClear",
 }
 
 

@@ -150,3 +150,6 @@ async def test_messages_are_found_by_key_and_new_queues_are_used(pair: Pair) -> 
         assert sorted(result.queue_offset for result in sent) == [0] * 6 + [1] * 6
     found = await pair.mqadmin("queryMsgByKey", "-t", topic, "-k", "k")
     assert sum(sent_one.message_id in found for sent_one in sent) == 12
+    await pair.mqadmin("remappingStaticTopic", "-t", topic, "-b", "broker-b")
+    printed = await pair.mqadmin("printMsg", "-t", topic)
+    assert printed.count("MSGID: ") == 12
