@@ -83,11 +83,11 @@ class that starts servers. Where the tests inspect objects inside a broker, it r
 
 | What | Outcome |
 |---|---|
-| module `test` of RocketMQ 5.3.3: sends, consumers, pop, offsets, recall, static topics, TLS | passes except for the rows below |
+| module `test` of RocketMQ 5.3.3: sends, consumers, pop, offsets, recall, static topics, TLS | passes but for: |
 | `LagCalculationIT.testEstimateLag`, `OffsetNotFoundIT` | not applicable: they inspect a broker in their own process |
 | `OffsetResetForPopIT`, two tests | pass without their check of a broker's order table |
 | `BatchSendIT.testBatchSend_SysInnerBatch` | passes, but an empty queue of a BatchCQ topic starts at 0, not -1 |
-| `StaticTopicIT.testRemappingAndClear`, `CreateAndUpdateTopicIT` | not applicable: they use a broker in their own process |
+| `StaticTopicIT.testRemappingAndClear`, `CreateAndUpdateTopicIT` | not applicable: they use a broker's objects |
 | `PopPriorityIT` of 5.5.0 | not run |
 | gRPC, DLedger, broker container | not run: Sprocket does not have these servers |
 | controller | not run: it starts RocketMQ's classes; `test_controllers.py` has its brokers under our controllers |
