@@ -119,11 +119,10 @@ def binary_header(data: bytes) -> None:
 
 def whole_header(data: bytes) -> None:
     """A request or a response of any table; what the peer wrote is never taken for what the connection sets."""
-    if not data:
-        return
-    table, serialization = TABLES[data[0] // 2 % len(TABLES)], data[0] & 1
+    number = int.from_bytes(data[:2], "big")
+    table, serialization = TABLES[number // 2 % len(TABLES)], number & 1
     with suppress(ProtocolError, UnroutableRequest):
-        decoded = table.decode((serialization, data[1:], b"the body"))
+        decoded = table.decode((serialization, data[2:], b"the body"))
         if isinstance(decoded, ReceivedResponse):
             return
         assert decoded[1].body == b"the body"
@@ -244,12 +243,13 @@ REGISTRATION = RegisterBrokerBody(
 
 
 def _headers() -> Iterator[bytes]:
+    number = 2 * HEADERS.index(SendMessageRequestHeaderV2)
     for serialization in (JSON, ROCKETMQ):
         prefix = encode_request(310, 7, SEND, serialization=serialization)
-        yield bytes([2 * HEADERS.index(SendMessageRequestHeaderV2) + serialization]) + prefix[8:]
+        yield (number + serialization).to_bytes(2, "big") + prefix[8:]
     hidden = b',"#serialization":77,"#channel":{"a":[1]},"#body":"eHh4"}'
-    yield bytes([2 * HEADERS.index(SendMessageRequestHeaderV2)]) + encode_request(310, 7, SEND)[8:-1] + hidden
-    yield b'\x00{"code":310,"flag":1,"extFields":{"a":1,"b":true,"c":null},"extFields":null}'
+    yield number.to_bytes(2, "big") + encode_request(310, 7, SEND)[8:-1] + hidden
+    yield b'\x00\x00{"code":310,"flag":1,"extFields":{"a":1,"b":true,"c":null},"extFields":null}'
 
 
 def _frames() -> Iterator[bytes]:
