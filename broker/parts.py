@@ -207,6 +207,7 @@ def build(
         pops.assignments,
         pulls.broadcasts,
         pops.pop,
+        pops.pop.lite,
         pops.revive,
         pops.notifications,
         IdleOffsets(core),

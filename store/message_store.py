@@ -456,6 +456,10 @@ class MessageStore:
         """Number of light queues (LMQ)."""
         return len(self._table.light)
 
+    def light_queues(self) -> list[str]:
+        """Return the names of all light queues."""
+        return list(self._table.light)
+
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return one past the newest confirmed message; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
@@ -508,6 +512,10 @@ class MessageStore:
     def topic_removal(self, topic: str) -> Removal[dict[QueueKey, int]]:
         """Return the steps of `delete_topic`."""
         return self._removal.of_topic(topic)
+
+    def light_removal(self, is_doomed: Callable[[str], bool], names: Sequence[str]) -> Removal[dict[QueueKey, int]]:
+        """Return the removal of those of some light queues for which `is_doomed` is true until the end."""
+        return self._removal.of_light(is_doomed, names)
 
     def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
         """Remove queues whose messages have all expired, except those of topics for which `is_kept` is true.

@@ -27,6 +27,7 @@ from sprocket.remoting.bodies.requests import (
     read_doomed_topics,
     read_group,
     read_group_list,
+    read_lite_subscriptions,
     read_lock_batch,
     read_request_mode,
     read_topic_list,
@@ -207,6 +208,15 @@ def _heartbeat(asked: AccessRequest) -> Iterator[Needed]:
             yield from _topic_of_group(wanted.topic, consumer.group_name, _SUB)
 
 
+def _lite_subscriptions(asked: AccessRequest) -> Iterator[Needed]:
+    """RocketMQ asks for nothing here; its proxy asks for the same."""
+    changes = read_lite_subscriptions(asked.body).subscription_set
+    if not changes:
+        yield _cluster(asked, _SUB)
+    for topic, group in dict.fromkeys((change.topic, change.group) for change in changes):
+        yield from _topic_of_group(topic, group, _SUB)
+
+
 def _unregister(asked: AccessRequest) -> Iterator[Needed]:
     group = asked.fields.get("consumerGroup")
     if group and group.strip():
@@ -324,6 +334,7 @@ _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
     RequestCode.DELETE_TOPIC_IN_BROKER_LIST: _doomed_topics,
     RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: _doomed_groups,
     RequestCode.CLONE_GROUP_OFFSET: _clone,
+    RequestCode.LITE_SUBSCRIPTION_CTL: _lite_subscriptions,
 }
 
 # Codes with resources in the body.
@@ -341,6 +352,7 @@ BODY_CODES: Final = frozenset(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         RequestCode.DELETE_TOPIC_IN_BROKER_LIST,
         RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
     }
 )
 
@@ -369,6 +381,12 @@ _FIELDS: Final[dict[int, _Fields]] = {
     RequestCode.CONSUME_MESSAGE_DIRECTLY: _GROUP + _TOPIC,
     RequestCode.QUERY_CONSUME_QUEUE: _GROUP + _TOPIC,
     RequestCode.GET_CONSUME_STATS: (*_GROUP, *_TOPIC, ("topicList", ResourceType.TOPIC, ";")),
+    RequestCode.POP_LITE_MESSAGE: _GROUP + _TOPIC,
+    RequestCode.GET_PARENT_TOPIC_INFO: _TOPIC,
+    RequestCode.GET_LITE_TOPIC_INFO: (("parentTopic", ResourceType.TOPIC, ""),),
+    RequestCode.GET_LITE_CLIENT_INFO: (("parentTopic", ResourceType.TOPIC, ""), *_OWN_GROUP),
+    RequestCode.GET_LITE_GROUP_INFO: _OWN_GROUP,
+    RequestCode.TRIGGER_LITE_DISPATCH: _OWN_GROUP,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: _GROUP,
     RequestCode.GET_CONSUMER_RUNNING_INFO: _GROUP,
     RequestCode.DELETE_SUBSCRIPTIONGROUP: (("groupName", ResourceType.GROUP, ""),),

@@ -13,6 +13,7 @@ from broker.config.acting_settings import ActingSettings
 from broker.config.cold_settings import ColdSettings
 from broker.config.controller_settings import ControllerSettings
 from broker.config.idempotence_settings import IdempotenceSettings
+from broker.config.lite_settings import LiteSettings
 from broker.config.local_address import host_name, local_address
 from broker.config.metric_switches import MetricSwitches
 from broker.config.overload_settings import OverloadSettings
@@ -43,6 +44,7 @@ class BrokerRole(StrEnum):
 @dataclass(frozen=True)
 class BrokerConfig(
     PopSettings,
+    LiteSettings,
     ActingSettings,
     ControllerSettings,
     SecuritySettings,

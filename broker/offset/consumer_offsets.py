@@ -7,8 +7,6 @@ import logging
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import copy
-from functools import partial
-from operator import eq
 from typing import Final
 
 import msgspec
@@ -130,6 +128,11 @@ class ConsumerOffsets(VersionedTable):
         queues = self._offsets.get(key)
         return -1 if queues is None else queues.get(queue_id, -1)
 
+    @property
+    def key_count(self) -> int:
+        """Number of pairs of topic and group with offsets."""
+        return len(self._offsets)
+
     def queues(self, group: str, topic: str) -> dict[int, int]:
         """Return a copy of the committed offsets by queue id."""
         return dict(self._offsets.get(topic + SEPARATOR + group, {}))
@@ -234,14 +237,19 @@ class ConsumerOffsets(VersionedTable):
 
     def remove(self, group: str, topic: str) -> None:
         """Delete a group's offsets in one topic."""
-        self._remove(partial(eq, topic + SEPARATOR + group))
+        self._plan_version.rise()
+        self._remove_key(topic + SEPARATOR + group)
 
     def _remove(self, matches: Callable[[str], bool]) -> None:
         self._plan_version.rise()
-        for table in (self._offsets, self._resets, self._pulls):
-            for key in [*filter(matches, table)]:
-                del table[key]
-                self._changed(key)
+        tables = (self._offsets, self._resets, self._pulls)
+        for key in {key for table in tables for key in filter(matches, table)}:
+            self._remove_key(key)
+
+    def _remove_key(self, key: str) -> None:
+        removed = [table.pop(key, None) for table in (self._offsets, self._resets, self._pulls)]
+        if removed != [None, None, None]:
+            self._changed(key)
 
     def clone(self, source_group: str, target_group: str, topic: str) -> None:
         """Copy one group's offsets to another group; cancel a pending reset of the target group."""

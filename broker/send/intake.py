@@ -26,6 +26,7 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.lite_topics import is_legal_lite_topic, lite_queue
 from sprocket.remoting.message.properties import find_last, without
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
@@ -82,17 +83,29 @@ class MessageIntake:
     def _illegal(self, why: str, reason: Reason = Reason.MESSAGE_ILLEGAL) -> RequestError:
         return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"{self.illegal_remark} {why}", reason)
 
-    def _lite(self) -> RequestError:
-        # RocketMQ puts such a message into a queue of its own, which its consumers subscribe to.
-        return self._illegal(f"Lite topics are not supported by this broker: send without {names.LITE_TOPIC}.")
+    def _enter_lite_topic(self, topic: str, properties: dict[str, str]) -> None:
+        """Let the message enter the light queue of its lite topic, whatever the type of `topic` is.
+
+        RocketMQ also takes a message that enters none, because light queues are off, or because of its name.
+        """
+        lite = properties.get(names.LITE_TOPIC)
+        if not lite:
+            return
+        store = self._config.store
+        if not (store.enable_lmq and store.enable_multi_dispatch):
+            raise self._illegal(
+                f"This broker has no lite topics: set enableLmq and enableMultiDispatch to true, or send without "
+                f"{names.LITE_TOPIC}."
+            )
+        if not is_legal_lite_topic(lite):
+            raise self._illegal(f"{names.LITE_TOPIC} allows up to 240 letters, digits, hyphens and underscores.")
+        properties[names.INNER_MULTI_DISPATCH] = lite_queue(topic, lite)
 
     def _properties(self, header: SendHeader) -> dict[str, str]:
         """Return the request's properties and those that the broker adds."""
         broker = self._config.broker
         properties = names.parse(header.properties)
         properties.pop(names.POP_CK, None)
-        if names.LITE_TOPIC in properties:
-            raise self._lite()
         # Only the store may set this one, because recovery trusts it.
         properties.pop(names.INNER_MULTI_QUEUE_OFFSET, None)
         properties[names.MSG_REGION] = broker.region_id
@@ -106,6 +119,7 @@ class MessageIntake:
         """Return the message of a request that is no batch, and its unique key."""
         header: SendHeader = request.header
         properties = self._properties(header)
+        self._enter_lite_topic(plan.topic, properties)
         key = properties.setdefault(names.UNIQ_KEY, "") or self._unique_keys.next()
         properties[names.UNIQ_KEY] = key
         topic, queue_id, sys_flag = plan.topic, plan.queue_id, header.sys_flag | plan.sys_flag
@@ -222,6 +236,8 @@ class MessageIntake:
         """
         header: SendHeader = request.header
         properties = self._properties(header)
+        if properties.get(names.LITE_TOPIC):
+            raise self._lite_batch()
         if plan.is_retry:
             remark = f"batch request does not support retry group {plan.topic}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -244,6 +260,10 @@ class MessageIntake:
             raise self._illegal(str(error)) from None
         messages, have_ids = self._split(request, plan, born_host, members, common)
         return messages, properties.get(names.UNIQ_KEY, ""), have_ids
+
+    def _lite_batch(self) -> RequestError:
+        # RocketMQ stores such a message in no lite topic.
+        return self._illegal(f"A batch has no lite topics: send each message with {names.LITE_TOPIC} alone.")
 
     def _split(
         self,
@@ -270,7 +290,7 @@ class MessageIntake:
                 own = without(own, _LIGHT_OFFSETS)
                 have_ids = have_ids or names.find_last(own, _ID) is not None
             if may_be_lite and find_last(own, _LITE) is not None:
-                raise self._lite()
+                raise self._lite_batch()
             encoded = own + (separated if own and own[-1] != names.VALUE_END_OCTET else common)
             if len(encoded) > MAX_PROPERTIES_BYTES:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)

@@ -17,13 +17,26 @@ QUEUE_TYPE = "queue.type"
 RESERVE_TIME = "reserve.time"
 # Number of newest bytes of each queue of the topic that consumers may read.  Not in RocketMQ.
 RETENTION_BYTES = "retention.bytes"
-# Lite topics are not supported.
-_TYPES = [kind for kind in MessageType if kind is not MessageType.LITE]
+# Minutes without a message after which a lite topic of this parent is deleted.
+LITE_EXPIRATION = "lite.topic.expiration"
+_MAX_EXPIRATION_MINUTES = 30 * 24 * 60
 
 
 def _is_bound(text: str) -> bool:
     digits = text.removeprefix("-")
     return digits.isascii() and digits.isdigit() and len(digits) < 20 and -1 <= int(text) < 1 << 63
+
+
+def _is_expiration(text: str) -> bool:
+    return _is_bound(text) and int(text) <= _MAX_EXPIRATION_MINUTES
+
+
+def lite_expiration_minutes(values: Mapping[str, str] | None) -> int | None:
+    """Return the minutes without a message after which lite topics are deleted; -1: never; None: no lite topics."""
+    if (values or {}).get(MESSAGE_TYPE) != MessageType.LITE:
+        return None
+    text = (values or {}).get(LITE_EXPIRATION, "")
+    return int(text) if _is_expiration(text) else -1
 
 
 def bound(values: Mapping[str, str] | None, name: str) -> int | None:
@@ -35,9 +48,10 @@ def bound(values: Mapping[str, str] | None, name: str) -> int | None:
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     QUEUE_TYPE: one_of("BatchCQ", "SimpleCQ", changeable=False),
     "cleanup.policy": one_of("DELETE", "COMPACTION", changeable=False),
-    MESSAGE_TYPE: one_of("UNSPECIFIED", *_TYPES, "MIXED", changeable=True),
+    MESSAGE_TYPE: one_of("UNSPECIFIED", *MessageType, "MIXED", changeable=True),
     # The unit is hours, as in RocketMQ's tiered storage, the only part of RocketMQ that reads the attribute.
     RESERVE_TIME: Attribute(_is_bound, "a number of hours, or -1", True),
+    LITE_EXPIRATION: Attribute(_is_expiration, f"a number of minutes up to {_MAX_EXPIRATION_MINUTES}, or -1", True),
     RETENTION_BYTES: Attribute(_is_bound, "a number of bytes, or -1", True),
 }
 

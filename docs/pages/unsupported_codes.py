@@ -25,14 +25,8 @@ UNSUPPORTED: Final = _by_reason(
         ),
     ),
     ("No broker container: one broker per process.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
-    (
-        "No lite topics (5.5).",
-        (
-            Code.POP_LITE_MESSAGE, Code.LITE_SUBSCRIPTION_CTL, Code.ACK_LITE_MESSAGE, Code.NOTIFY_UNSUBSCRIBE_LITE,
-            Code.GET_BROKER_LITE_INFO, Code.GET_PARENT_TOPIC_INFO, Code.GET_LITE_TOPIC_INFO, Code.GET_LITE_CLIENT_INFO,
-            Code.GET_LITE_GROUP_INFO, Code.TRIGGER_LITE_DISPATCH,
-        ),
-    ),
+    ("RocketMQ's own brokers do not serve it: an acknowledgement names its lite topic.", (Code.ACK_LITE_MESSAGE,)),
+    ("From a broker to a client; Sprocket's own client subscribes no lite topics.", (Code.NOTIFY_UNSUBSCRIBE_LITE,)),
     (
         "Sprocket does not use RocksDB.",
         (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),

@@ -8,6 +8,7 @@ Content of the sealed file, big-endian: for each topic a physical offset i64, th
 
 import logging
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -67,13 +68,13 @@ class DeletedTopics:
         """Return the physical offset before which the records of `topic` are deleted; 0 if none are."""
         return self._offsets.get(topic, 0)
 
-    def add(self, topic: str, offset: int, log_min_offset: int) -> None:
-        """Record, durably, that `topic` is deleted up to `offset`.  Raises `DiskFull` or `DiskFailed`.
+    def add(self, topics: Sequence[str], offset: int, log_min_offset: int) -> None:
+        """Record, durably, that `topics` are deleted up to `offset`.  Raises `DiskFull` or `DiskFailed`.
 
         Deletions before `log_min_offset`, the log's begin, are forgotten.
         """
         offsets = {name: end for name, end in self._offsets.items() if end > log_min_offset}
-        self._write(offsets | {topic: offset})
+        self._write(offsets | dict.fromkeys(topics, offset))
 
     def cut(self, log_end: int) -> None:
         """Adapt to a log truncated at `log_end`: records after it are new and not deleted.  Raises as `add`."""

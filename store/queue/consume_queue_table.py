@@ -161,6 +161,9 @@ class ConsumeQueueTable:
 
     def of_topic(self, topic: str) -> list[LogicQueue]:
         """Return all queues of `topic`."""
+        if topic in self.light:
+            light = self.by_key.get((topic, 0))  # a light queue has only this one
+            return [] if light is None else [light]
         return [queue for key, queue in self.by_key.items() if key[0] == topic]
 
     def delete_topic(self, topic: str) -> int:

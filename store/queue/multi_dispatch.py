@@ -113,14 +113,15 @@ class MultiDispatch:
     def admit(self, topic: str) -> None:
         """Raise `RequestError` if `topic` is a light queue and the maximum number of light queues is reached.
 
-        RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and this text, but does not check the number.
+        RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and this text, but does not check the number.  The code is that
+        of 5.5.1, which checks it with enableLmqQuota.
         """
         if is_light(topic) and len(self._table.light) >= self._max_queues:
             remark = (
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num"
                 " exceed maxLmqConsumeQueueNum config num, default limit 2w."
             )
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+            raise RequestError(ResponseCode.LMQ_QUOTA_EXCEEDED, remark)
 
     def addressed(self, queue: LogicQueue, properties: bytes) -> bytes:
         """Return the properties of a message for `queue` with the next offset in each named queue; then call `place`.

@@ -6,6 +6,7 @@ The notes are files in the store's root.  RocketMQ knows ``abort`` and ``checkpo
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -203,13 +204,13 @@ class Bookkeeping:
         self._listed = replace(queue_list, end_units=kept)
         self._list_file.write(self._listed)
 
-    def topic_deleted(self, topic: str, end: int) -> None:
-        """Note that the topic's records before `end` do not count any more, because its queues are about to be deleted.
+    def topics_deleted(self, topics: Sequence[str], end: int) -> None:
+        """Note that their records before `end` do not count any more, because their queues are about to be deleted.
 
         May run in any thread.  Raises `DiskFull` or `DiskFailed`.
         """
         with self._deleted_lock:
-            self.deleted.add(topic, end, self._log.min_offset)
+            self.deleted.add(topics, end, self._log.min_offset)
 
     def intend_cut(self, end: int, reason: str) -> None:
         """Note that the next start must end the log at `end`, for `reason`.  Copy aside what lies after `end`.

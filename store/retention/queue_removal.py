@@ -3,7 +3,7 @@
 A file of its own, because it joins table, notes, cleaner and confirmation, which do not know each other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from sprocket.common.errors import DiskFailed, StoreError
@@ -106,13 +106,34 @@ class QueueRemoval:
             return {(queue.topic, queue.queue_id): queue.next_offset for queue in self._table.of_topic(topic)}
 
         def note(_: dict[QueueKey, int]) -> None:
-            self._books.topic_deleted(topic, end)
+            self._books.topics_deleted((topic,), end)
 
         def remove(_: dict[QueueKey, int]) -> int:
             self._cleaner.forget(topic)
             removed = self._table.delete_topic(topic)
             _TOPIC_DELETED()
             return removed
+
+        return Removal(self._confirmation, look, note, remove)
+
+    def of_light(self, is_doomed: Callable[[str], bool], names: Sequence[str]) -> "Removal[dict[QueueKey, int]]":
+        """Return the removal of those of some light queues for which `is_doomed` is true until the end."""
+        end = 0
+
+        def look() -> dict[QueueKey, int]:
+            nonlocal end
+            end = self._log.wrote_offset
+            doomed = [queue for name in names if is_doomed(name) for queue in self._table.of_topic(name)]
+            return {(queue.topic, queue.queue_id): queue.next_offset for queue in doomed}
+
+        def note(found: dict[QueueKey, int]) -> None:
+            self._books.topics_deleted([name for name, _ in found], end)
+
+        def remove(found: dict[QueueKey, int]) -> int:
+            for name, queue_id in found:
+                self._cleaner.forget(name, queue_id)
+                self._table.delete_topic(name)
+            return len(found)
 
         return Removal(self._confirmation, look, note, remove)
 

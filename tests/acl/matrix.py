@@ -24,6 +24,7 @@ from sprocket.remoting.bodies.group import (
     SubscriptionGroupConfig,
     SubscriptionGroupList,
 )
+from sprocket.remoting.bodies.lite import LiteSubscriptionAction, LiteSubscriptionCtlRequestBody, LiteSubscriptionDTO
 from sprocket.remoting.bodies.pop import (
     BatchAck,
     BatchAckMessageRequestBody,
@@ -64,6 +65,9 @@ _BODIES: Mapping[int, object] = {
     RequestCode.LOCK_BATCH_MQ: LockBatchRequestBody(GROUP, "client", False, [MessageQueue(TOPIC, "broker-a", 0)]),
     RequestCode.UNLOCK_BATCH_MQ: LockBatchRequestBody(GROUP, "client", False, [MessageQueue(TOPIC, "broker-a", 0)]),
     RequestCode.BATCH_ACK_MESSAGE: BatchAckMessageRequestBody("broker-a", [BatchAck(GROUP, TOPIC)]),
+    RequestCode.LITE_SUBSCRIPTION_CTL: LiteSubscriptionCtlRequestBody(
+        [LiteSubscriptionDTO(LiteSubscriptionAction.PARTIAL_ADD, "client", GROUP, TOPIC, ["lite"])]
+    ),
     RequestCode.QUERY_ASSIGNMENT: QueryAssignmentRequestBody(TOPIC, GROUP, "client"),
     RequestCode.SET_MESSAGE_REQUEST_MODE: SetMessageRequestModeRequestBody(TOPIC, GROUP),
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: CreateTopicListRequestBody([TopicConfig(TOPIC)]),

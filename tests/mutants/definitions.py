@@ -435,7 +435,7 @@ MUTANTS: Final = (
     Mutant(
         "deleted topic not written down",
         "store/retention/queue_removal.py",
-        "            self._books.topic_deleted(topic, end)\n",
+        "            self._books.topics_deleted((topic,), end)\n",
         "            pass\n",
         "after a crash a deleted topic's messages are back",
         (*_RECOVERY, *_ORDER),

@@ -13,6 +13,7 @@ from broker.ack.admission import AckAdmission
 from broker.ack.ordered_acks import OrderedAcks
 from broker.ack.planner import AckKey, AckPlanner, Why
 from broker.core import BrokerCore
+from broker.lite.acks import LiteAcks
 from broker.plan.table import Refused
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
@@ -54,6 +55,7 @@ class AckProcessor:
         ordered: OrderedAcks,
         inflight: InflightMessages,
         counters: PopCounters,
+        lite: LiteAcks,
     ) -> None:
         self._planner = planner
         self._admission = admission
@@ -62,6 +64,7 @@ class AckProcessor:
         self._ordered = ordered
         self._inflight = inflight
         self._counters = counters
+        self._lite = lite
         self._writes = PendingWrites(core, log, self._answer)
 
     def acknowledge(self, run: list[Request[Any]]) -> None:
@@ -90,6 +93,9 @@ class AckProcessor:
 
     def _records_of_one(self, request: Request[AckMessageRequestHeader], done: list[AckedPop]) -> list[PendingMessage]:
         header = request.header
+        if header.lite_topic and not header.lite_topic.isspace():
+            self._lite.acknowledge(request)
+            return []
         topic, group, queue_id, offset = header.topic, header.consumer_group, header.queue_id, header.offset
         handle, plan = self._admission.admit(request)
         if plan.needs_handler is Why.ORDERED:

@@ -12,6 +12,7 @@ from broker.ack.admission import AckAdmission
 from broker.ack.ordered_acks import OrderedAcks
 from broker.ack.planner import Why
 from broker.core import BrokerCore
+from broker.lite.acks import LiteAcks
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.pop_counters import PopCounters
 from broker.pop.pop_writes import PendingWrites
@@ -54,6 +55,7 @@ class InvisibleTimeProcessor:
         buffer: MergeBuffer,
         ordered: OrderedAcks,
         counters: PopCounters,
+        lite: LiteAcks,
     ) -> None:
         self._clock = core.clock
         self._admission = admission
@@ -61,6 +63,7 @@ class InvisibleTimeProcessor:
         self._buffer = buffer
         self._ordered = ordered
         self._counters = counters
+        self._lite = lite
         self._writes = PendingWrites(core, log, self._answer)
 
     def change(self, run: list[Request[Any]]) -> None:
@@ -70,6 +73,8 @@ class InvisibleTimeProcessor:
 
     def _records_of(self, request: Request[ChangeInvisibleTimeRequestHeader]) -> tuple[list[PendingMessage], _Change]:
         header = request.header
+        if header.lite_topic and not header.lite_topic.isspace():
+            return [], _Change(self._lite.change(request), is_in_log=False)
         handle, plan = self._admission.admit(request)
         if plan.needs_handler is Why.ORDERED:
             return [], _Change(self._ordered.change(header, handle), is_in_log=False)

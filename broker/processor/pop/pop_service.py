@@ -29,6 +29,7 @@ from broker.pop.pop_offsets import PopOffsets
 from broker.pop.queue_pop import QueuePop
 from broker.pop.records import PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
+from broker.processor.lite.lite_service import LiteService
 from broker.processor.pop.ack import AckProcessor
 from broker.processor.pop.change_invisible_time import InvisibleTimeProcessor
 from broker.processor.pop.peek import PeekProcessor
@@ -79,10 +80,13 @@ class PopService(Service):
         self.ack_planner = AckPlanner(core, self.log)
         admission = AckAdmission(core, self.ack_planner)
         self._ack_frames = AckFrames(core, self.ack_planner, self.log, self.buffer, self.inflight, counters)
+        self.lite = lite = LiteService(core, self.offsets)
         self._acks = AckProcessor(
-            core, self.ack_planner, admission, self.log, self.buffer, ordered, self.inflight, counters
+            core, self.ack_planner, admission, self.log, self.buffer, ordered, self.inflight, counters, lite.lite_acks
         )
-        self._changes = InvisibleTimeProcessor(core, admission, self.log, self.buffer, ordered, counters)
+        self._changes = InvisibleTimeProcessor(
+            core, admission, self.log, self.buffer, ordered, counters, lite.lite_acks
+        )
         self._peeks = PeekProcessor(core, self.planner, self.offsets)
 
     def _freed(self, key: QueueKey) -> None:

@@ -12,6 +12,7 @@ from sprocket.remoting.bodies.group import (
     SubscriptionGroupConfig,
     SubscriptionGroupList,
 )
+from sprocket.remoting.bodies.lite import LiteSubscriptionCtlRequestBody
 from sprocket.remoting.bodies.pop import (
     BatchAckMessageRequestBody,
     QueryAssignmentRequestBody,
@@ -74,6 +75,11 @@ def read_batch_ack(body: bytes) -> BatchAckMessageRequestBody:
     content = loads(body, BatchAckMessageRequestBody, LISTS) if body else BatchAckMessageRequestBody()
     check_count("acknowledgements", content.acks, limits.MAX_BATCH_ACKS)
     return content
+
+
+def read_lite_subscriptions(body: bytes) -> LiteSubscriptionCtlRequestBody:
+    """Return the body of LITE_SUBSCRIPTION_CTL; without one it has no changes."""
+    return loads(body, LiteSubscriptionCtlRequestBody, LISTS) if body else LiteSubscriptionCtlRequestBody()
 
 
 def read_check_client(body: bytes) -> CheckClientRequestBody:

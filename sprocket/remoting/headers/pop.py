@@ -55,6 +55,7 @@ class AckMessageRequestHeader(Header, kw_only=True):
     queue_id: Int
     extra_info: str
     offset: Long
+    lite_topic: str | None = None  # `topic` is its parent (5.5)
     broker_name: str | None = field(name="bname", default=None)
 
 
@@ -68,6 +69,7 @@ class ChangeInvisibleTimeRequestHeader(Header, kw_only=True):
     offset: Long
     invisible_time: Long
     suspend: bool | None = None  # whether the message is put off without counting a redelivery (5.5)
+    lite_topic: str | None = None  # `topic` is its parent (5.5)
     broker_name: str | None = field(name="bname", default=None)
 
 

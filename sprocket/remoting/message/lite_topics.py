@@ -3,10 +3,15 @@
 Source: RocketMQ 5.5.1, `LiteUtil`, `LiteShardingImpl`.
 """
 
+import re
+from typing import Final
+
 from sprocket.remoting.message.topic_names import LIGHT_PREFIX
 
 SEPARATOR = "$"
 LITE_PREFIX = LIGHT_PREFIX + SEPARATOR
+# `GrpcValidator.isValidLiteTopic`
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9_-]{1,240}")
 
 
 def lite_queue(parent: str, lite: str) -> str:
@@ -25,3 +30,11 @@ def parent_and_lite(name: str) -> tuple[str, str] | None:
         return None
     parent, separator, lite = name[len(LITE_PREFIX) :].partition(SEPARATOR)
     return (parent, lite) if parent and lite and separator and SEPARATOR not in lite else None
+
+
+def is_legal_lite_topic(lite: str) -> bool:
+    """Return whether a lite topic may have this name: at most 240 letters, digits, hyphens and underscores.
+
+    RocketMQ's proxy has a limit of 64 bytes, which is a key of its configuration.  The light queue is a directory.
+    """
+    return _LEGAL.fullmatch(lite) is not None

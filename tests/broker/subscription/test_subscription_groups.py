@@ -84,7 +84,10 @@ def test_update_and_delete(tmp_path: Path) -> None:
     ("changes", "remark"),
     [
         ({"+x": "1"}, "unsupported key: x"),
-        ({"+lite.bind.topic": "Chat"}, "unsupported key: lite.bind.topic"),
+        ({"+lite.bind.topic": ""}, "lite.bind.topic=: allowed is the name of a topic"),
+        ({"+lite.sub.model": "Both"}, "lite.sub.model=Both: allowed is one of Shared, Exclusive"),
+        ({"+lite.sub.client.quota": "-2"}, "lite.sub.client.quota=-2: allowed is a number, or -1"),
+        ({"+lite.sub.client.max.event.cnt": "9"}, "lite.sub.client.max.event.cnt=9: allowed is a number from 10"),
         ({"+priority.factor": "101"}, "priority.factor=101: allowed is a number from 0 to 100"),
         ({"+priority.factor": "-1"}, "priority.factor=-1: allowed"),
         ({"+priority.factor": ""}, "priority.factor=: allowed"),

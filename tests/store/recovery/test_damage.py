@@ -506,7 +506,7 @@ def test_a_crash_in_the_middle_of_a_deletion_completes_it(stores: Stores) -> Non
     fill(store, 30, topic="Gone")
     held = {key: found for key, found in contents(store).items() if key[0] != "Gone"}
     store = stores.reopen(store)
-    store._books.topic_deleted("Gone", store.wrote_offset)
+    store._books.topics_deleted(["Gone"], store.wrote_offset)
     stores.crash(store)
     store = stores.open()
     assert contents(store) == held

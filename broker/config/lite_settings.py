@@ -1,0 +1,66 @@
+"""Settings of lite topics.  Source of names and defaults: RocketMQ 5.5.1, `BrokerConfig`."""
+
+from dataclasses import dataclass
+
+from sprocket.common.config.setting_fields import int_setting as _int
+
+
+@dataclass(frozen=True)
+class LiteSettings:
+    """Settings in `BrokerConfig` of subscriptions to lite topics, and of the deletion of idle ones."""
+
+    max_lite_subscription_count: int = _int(
+        "maxLiteSubscriptionCount",
+        100_000,
+        "Max subscriptions to lite topics; each lite topic of each client counts.",
+        minimum=0,
+        mutable=True,
+    )
+    max_client_event_count: int = _int(
+        "maxClientEventCount",
+        100,
+        "Lite topics with messages that wait for one client at a time; "
+        "the group attribute lite.sub.client.max.event.cnt overrides it.",
+        minimum=1,
+        mutable=True,
+    )
+    lite_event_check_interval: int = _int(
+        "liteEventCheckInterval",
+        10_000,
+        "Interval at which lite topics that wait for a client that does not pop are given to others of its group.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
+    )
+    lite_subscription_check_interval: int = _int(
+        "liteSubscriptionCheckInterval",
+        120_000,
+        "Interval at which clients without a recent LITE_SUBSCRIPTION_CTL lose their subscriptions.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
+    )
+    lite_subscription_check_timeout_mills: int = _int(
+        "liteSubscriptionCheckTimeoutMills",
+        180_000,
+        "Max time without a LITE_SUBSCRIPTION_CTL after which a client's subscriptions to lite topics end.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
+    )
+    lite_ttl_check_interval: int = _int(
+        "liteTtlCheckInterval",
+        120_000,
+        "Interval at which idle lite topics are deleted, see the topic attribute lite.topic.expiration.",
+        minimum=1,
+        unit="ms",
+        mutable=True,
+    )
+    min_lite_ttl: int = _int(
+        "minLiteTTl",
+        900_000,
+        "Lite topics are not deleted earlier than this after their last message, or after the start of the broker.",
+        minimum=0,
+        unit="ms",
+        mutable=True,
+    )

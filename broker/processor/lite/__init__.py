@@ -1,0 +1,1 @@
+"""Handlers of the requests about lite topics."""
