@@ -1,4 +1,4 @@
-"""Every scenario with both stock clients and both header serializations; in the first tier with one of each."""
+"""Every scenario with the stock clients and both header serializations; in the first tier with one of each."""
 
 import pytest
 
