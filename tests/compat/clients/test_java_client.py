@@ -1,5 +1,7 @@
 """Every scenario with the stock clients and both header serializations; in the first tier with one of each."""
 
+from itertools import product
+
 import pytest
 
 from tests.compat.cluster import ApacheCluster, Cluster
@@ -9,11 +11,12 @@ from tests.compat.maven import CLIENT_VERSIONS
 from tests.tiers import sample
 
 SERIALIZATIONS = ("ROCKETMQ", "JSON")
+# 5.5.0 differs little from 5.3.3, so it runs with the serialization that clients have by default alone.
+KINDS = [pair for pair in product(CLIENT_VERSIONS, SERIALIZATIONS) if pair != ("5.5.0", "ROCKETMQ")]
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("serialization", sample(SERIALIZATIONS))
-@pytest.mark.parametrize("version", sample(CLIENT_VERSIONS))
+@pytest.mark.parametrize(("version", "serialization"), sample(KINDS))
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(runs: Runs, version: str, serialization: str, scenario: str) -> None:
     outcome = runs(version, serialization).get(scenario)
