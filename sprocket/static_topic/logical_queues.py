@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `TopicQueueMappingOne`, `TopicQueueMappingUtils.checkAnd
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sprocket.common import limits
 from sprocket.remoting.bodies.topic_queue_mapping import (
@@ -14,6 +14,8 @@ from sprocket.remoting.bodies.topic_queue_mapping import (
     TopicQueueMappingDetail,
 )
 from sprocket.static_topic.item_checks import MappingError, check_items
+
+_MAX_DIGITS: Final = len(str(limits.MAX_TOPIC_QUEUES))
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def check_leaders(queues: Iterable[LogicalQueue], targets: Collection[str]) -> N
 
 def _led_by(detail: TopicQueueMappingDetail) -> Iterable[LogicalQueue]:
     for text, items in detail.hosted_queues.items():
-        if not text.isdecimal() or not items:
+        if not text.isdecimal() or len(text) > _MAX_DIGITS or not items:
             raise MappingError(f"broker {detail.bname} has no valid items for logical queue {text!r}")
         check_items(items)
         if items[-1].bname == detail.bname:

@@ -225,6 +225,7 @@ def _spoilt(broker: str, **values: Any) -> Configs:
         ({"write_queue_nums": 1}, "no queue 1"),
         ({"hosted_queues": {}}, "no broker leads the logical queue"),
         ({"hosted_queues": {"x": []}}, "no valid items"),
+        ({"hosted_queues": {"9" * 5000: []}}, "no valid items"),
     ],
 )
 def test_brokers_that_do_not_fit_together_are_refused(values: dict[str, Any], text: str) -> None:

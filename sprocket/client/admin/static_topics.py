@@ -79,9 +79,11 @@ class StaticTopics:
     async def create(self, topic: str, plan: TopicRemappingDetailWrapper, *, force: bool = False) -> None:
         """Tell every broker of the plan (`updateTopicConfigMappingAll`); nothing is sent if one has no master.
 
-        `force` overwrites what a broker has.
+        `force` overwrites what a broker has.  A plan that moves queues is refused: nobody would decide their offsets.
         """
         check_plan(topic, plan)
+        if plan.broker_to_map_in:
+            raise MappingError("the plan moves queues: carry it out with remappingStaticTopic")
         masters = _masters(await self._admin.cluster_info(), plan.broker_config_map)
         await self._tell(plan, sorted(plan.broker_config_map), masters, force=force)
 

@@ -16,6 +16,8 @@ from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, NO_BROKER, SCOPE_GLOBAL
 
+_MAX_DIGITS = len(str(limits.MAX_TOPIC_QUEUES))
+
 
 @dataclass(frozen=True)
 class TopicRoute:
@@ -84,7 +86,8 @@ def _logical_queues(topic: str, data: TopicRouteData) -> tuple[tuple[MessageQueu
     for info in sorted(mappings, key=lambda info: info.epoch):
         if info.scope == SCOPE_GLOBAL and info.bname is not None:
             total = max(total, info.total_queues)
-            leaders |= {int(text): info.bname for text in info.curr_id_map or () if text.isdecimal()}
+            numbers = [int(text) for text in info.curr_id_map or () if text.isdecimal() and len(text) <= _MAX_DIGITS]
+            leaders |= dict.fromkeys(numbers, info.bname)
     queues = tuple(MessageQueue(topic, LOGICAL_BROKER, number) for number in range(total))
     return queues, {number: name for number, name in leaders.items() if number < total}
 

@@ -150,6 +150,16 @@ async def test_after_a_stop_other_changes_are_refused_with_what_to_do() -> None:
             await here.remapping("broker-c")
 
 
+async def test_a_plan_that_moves_queues_is_not_carried_out_as_a_creation() -> None:
+    async with site() as here:
+        await here.create(2, "broker-a")
+        plan = await here.remapping("broker-b")
+        here.cluster.asked.clear()
+        with pytest.raises(MappingError, match="carry it out with remappingStaticTopic"):
+            await here.topics.create("t", plan)
+        assert here.cluster.asked == []
+
+
 async def test_an_old_plan_does_not_overwrite_a_newer_one() -> None:
     async with site() as here:
         first = await here.create(2, "broker-a")

@@ -82,6 +82,14 @@ def test_mappings_of_another_scope_do_not_count() -> None:
     assert topic_route("T", data(info("a", 5, 0, scope="x"), info("b", 5, 1, total=2))).publish == logical(0, 1)
 
 
+def test_ids_that_are_no_queue_of_the_topic_do_not_count() -> None:
+    odd = info("a", 5, 0, 1, total=2)
+    assert odd.curr_id_map is not None
+    odd.curr_id_map |= {"2": 0, "x": 0, "-1": 0, "9" * 5000: 0}
+    route = topic_route("T", data(odd))
+    assert route.leaders == {0: "a", 1: "a"}
+
+
 def test_no_name_server_makes_a_client_list_too_many_logical_queues() -> None:
     allowed = data(info("a", 5, 0, total=MAX_TOPIC_QUEUES))
     assert read_route(dumps(allowed)) == allowed
