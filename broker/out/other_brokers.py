@@ -20,6 +20,7 @@ from sprocket.remoting.headers.base import Header
 _TIMEOUT_S: Final = 3.0
 # How long the addresses that a name server returned are used (`BrokerOuterAPI.refreshMetadata`).
 _FRESH_S: Final = 5.0
+_RETRY_S: Final = 1.0
 
 
 class OtherBrokers:
@@ -40,7 +41,8 @@ class OtherBrokers:
                 address = await self._address(broker_name)
                 return await self._client.invoke(address, code, header, timeout_s=_TIMEOUT_S)
         except (SprocketError, TimeoutError) as error:
-            self._asked_at = float("-inf")
+            # Ask the name servers again, but not for each request.
+            self._asked_at = min(self._asked_at, self._clock.monotonic() - _FRESH_S + _RETRY_S)
             remark = f"broker {broker_name} does not answer, try again: {error or 'timeout'}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER) from error
 

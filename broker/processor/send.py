@@ -305,7 +305,7 @@ class SendProcessor:
         if self._idempotent.held(partial(self.send, [request]), refuse):
             return
         try:
-            self._idempotent.send(request, topic, messages, self._replies, refuse, batch_key)
+            self._idempotent.send(request, topic, messages, self._replies, refuse, self.planner.shown_place, batch_key)
         except RequestError as error:
             raise RequestError(
                 error.code, f"{self._intake.illegal_remark} {error.remark}", error.refusal_reason

@@ -30,6 +30,8 @@ _HASTY: Final = encoded_name(WAIT)
 Refuse = Callable[[Exception], None]
 # Serves a request again from its beginning.
 Again = Callable[[], None]
+# Topic, queue and queue offset of a stored message -> queue and offset that the response names.
+ShownPlace = Callable[[str, int, int], tuple[int, int]]
 
 
 class AppendingStore(Protocol):
@@ -67,8 +69,6 @@ class IdempotentSends:
             return False
         if not find_last(message.properties, NAME):
             return False
-        if plan.logical_id is not None:
-            raise _illegal("a message of a static topic cannot have it; send the message without it")
         if message.topic != plan.topic and message.topic not in WAITING_TOPICS:
             raise _illegal("a message of a transaction cannot have it; send the message without it")
         for name in (NAME, UNIQUE_KEY_NAME):
@@ -101,12 +101,15 @@ class IdempotentSends:
         messages: Sequence[PendingMessage],
         replies: SendReplies,
         refuse: Refuse,
+        shown_place: ShownPlace,
         batch_key: str | None = None,
     ) -> None:
         """Store those of `messages` that are new, all or none, and answer with the places of the first ones.
 
-        They were sent to `topic`; a delayed one is stored elsewhere.  `batch_key` is the unique key of a batch; None
-        for a single message.  Raises RequestError or StoreError.
+        They were sent to `topic`; a delayed one is stored elsewhere.  `shown_place` returns what the response
+        says of a place.  `batch_key` is the unique key of a batch; None for a single message.
+
+        Raises RequestError or StoreError.
         """
         now_ms = self._clock.wall_ms()
         ids = [_id_of(message) for message in messages]
@@ -130,8 +133,9 @@ class IdempotentSends:
             if error is not None:
                 refuse(error)
             elif request.wants_answer:
+                queue_id, queue_offset = shown_place(topic, places[0].sent_queue_id, places[0].queue_offset)
                 frame = replies.idempotent_frame(
-                    request, code, places[0].sent_queue_id, key, places[0].queue_offset,
+                    request, code, queue_id, key, queue_offset,
                     [place.physical_offset for place in places], duplicates, self._recall_handle(topic, places[0]),
                 )  # fmt: skip
                 request.channel.answer(request, frame, code=code)

@@ -191,6 +191,19 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         items = None if detail is None else detail.items(queue_id)
         return items[-1].logical(offset) if items else offset
 
+    def shown_place(self, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
+        """Return the queue and the offset that a response names for a place in a physical queue of this broker.
+
+        As `shown_offset`; the queue may belong to an older item.
+        """
+        detail = self._static.get(topic)
+        if detail is not None:
+            for logical, items in detail.hosted_queues.items():
+                for item in items:
+                    if (item.bname, item.queue_id) == (detail.bname, queue_id):
+                        return int(logical), item.logical(offset)
+        return queue_id, offset
+
     def _created(self, header: SendHeader, peer: tuple[str, int]) -> TopicConfig | None:
         """Return the topic of a send, created on first use; None if it may not be created."""
         topic, is_retry = header.topic, header.topic.startswith(RETRY_PREFIX)

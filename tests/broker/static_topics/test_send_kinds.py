@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
@@ -89,11 +89,23 @@ async def test_a_priority_chooses_no_logical_queue(two: Site) -> None:
     assert two.brokers[B].store.max_offset(TOPIC, 1) == 1
 
 
-async def test_a_message_with_an_idempotence_id_is_refused(tmp_path: Path) -> None:
-    async with site(tmp_path) as two:
-        await two.created()
-        client = two.clients[B]
-        asked = send_header(TOPIC, queue_id=1, properties="UNIQ_KEY\x01K1\x02INNER_IDEMPOTENCE_ID\x01one\x02")
-        response = await client.ask(RequestCode.SEND_MESSAGE_V2, asked, b"x")
-        assert response.code == ResponseCode.MESSAGE_ILLEGAL
-        assert "static topic" in (response.remark or "")
+async def test_a_repeated_message_is_answered_with_the_place_of_the_first(two: Site) -> None:
+    client = two.clients[B]
+    await client.send(b"before")
+    asked = header(named={"INNER_IDEMPOTENCE_ID": "one"})
+    places = []
+    for _ in range(2):
+        response = await client.ask_well(RequestCode.SEND_MESSAGE_V2, asked, b"once")
+        shown = response.header(SendMessageResponseHeader)
+        places.append((shown.queue_id, shown.queue_offset))
+    assert places == [(0, LOGIC + 1)] * 2
+    assert two.brokers[B].store.max_offset(TOPIC, 1) == 2
+
+
+async def test_a_repeated_message_of_a_batch_is_stored_once(two: Site) -> None:
+    body = client_batch((0, b"one", b"INNER_IDEMPOTENCE_ID\x01a\x02"), (0, b"two", b"INNER_IDEMPOTENCE_ID\x01b\x02"))
+    for _ in range(2):
+        response = await two.clients[B].ask_well(RequestCode.SEND_BATCH_MESSAGE, header(batch=True), body)
+        shown = response.header(SendMessageResponseHeader)
+        assert (shown.queue_id, shown.queue_offset) == (0, LOGIC)
+    assert two.brokers[B].store.max_offset(TOPIC, 1) == 2
