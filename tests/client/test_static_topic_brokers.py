@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sprocket import ConsumeFrom, Consumer, Message, Producer, ReceivedMessage
+from sprocket import ConsumeFrom, Consumer, Message, OrderlyConsumer, Producer, ReceivedMessage
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
 from tests.broker.rig import GROUP, TOPIC
 from tests.broker.static_topics.rig import A, B, Site, site
 from tests.sprocket_cli.mqadmin.conftest import runner
+from tests.waiting import until
 
 
 async def take(consumer: Consumer, count: int) -> list[ReceivedMessage]:
@@ -62,3 +63,31 @@ async def test_a_consumer_gets_each_message_once_while_queues_move(
         for queue in {message.queue for message in received}:
             offsets = [message.queue_offset for message in received if message.queue == queue]
             assert offsets == sorted(set(offsets))
+
+
+async def test_an_orderly_consumer_goes_on_in_order_at_the_new_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    received: list[tuple[str, int]] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        received.append((message.keys[0], int(message.body)))
+
+    async with site(tmp_path, auto_create_subscription_group=True) as two:
+        tool = partial(asyncio.to_thread, runner(two.name_server))
+        await tool("updateStaticTopic", "-t", TOPIC, "-qn", "4", "-b", A)
+        consumer = OrderlyConsumer(GROUP, [TOPIC], two.name_server, consume_from=ConsumeFrom.FIRST)
+        async with Producer("PG", two.name_server) as producer, consumer:
+            work = asyncio.create_task(consumer.run(handle))
+            for first, target in ((0, B), (10, A), (20, None)):
+                for number in range(first, first + 10):
+                    for key in ("k1", "k2", "k3"):
+                        await producer.send(Message(TOPIC, b"%d" % number, keys=[key]), sharding_key=key)
+                if target is not None:
+                    await tool("remappingStaticTopic", "-t", TOPIC, "-b", target)
+            await until(lambda: len(received) >= 90)
+            await consumer.close()
+            await work
+    for key in ("k1", "k2", "k3"):
+        assert [number for each, number in received if each == key] == list(range(30))
