@@ -10,6 +10,7 @@ from tests.mutants.command_bugs import COMMAND_MUTANTS
 from tests.mutants.controller_bugs import CONTROLLER_MUTANTS
 from tests.mutants.epoch_bugs import EPOCH_MUTANTS
 from tests.mutants.idempotence_bugs import IDEMPOTENCE_MUTANTS
+from tests.mutants.lite_bugs import LITE_MUTANTS
 from tests.mutants.mutant import Mutant
 from tests.mutants.proxy_bugs import PROXY_MUTANTS
 from tests.mutants.raft_bugs import RAFT_MUTANTS
@@ -925,6 +926,7 @@ MUTANTS: Final = (
     ),
     *COMMAND_MUTANTS,
     *IDEMPOTENCE_MUTANTS,
+    *LITE_MUTANTS,
     *PROXY_MUTANTS,
     *RAFT_MUTANTS,
     *CONTROLLER_MUTANTS,

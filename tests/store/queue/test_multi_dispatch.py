@@ -130,8 +130,9 @@ def test_beyond_the_most_queues_messages_for_new_ones_are_refused(stores: Stores
     store = stores.open()
     store.append([addressed("%LMQ%a", "%LMQ%b")])
     for refused in (addressed("%LMQ%c"), message("%LMQ%c")):
-        with pytest.raises(RequestError, match="LMQ_CONSUME_QUEUE_NUM_EXCEEDED"):
+        with pytest.raises(RequestError, match="LMQ_CONSUME_QUEUE_NUM_EXCEEDED") as error:
             store.append([refused])
+        assert error.value.code is ResponseCode.LMQ_QUOTA_EXCEEDED
     store.delete_topic("%LMQ%a")
     store.append([addressed("%LMQ%c", "%LMQ%b")])
     assert len(bodies(store, "%LMQ%b")) == 2
@@ -235,3 +236,32 @@ def test_thousands_of_queues_live_with_few_open_files(
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_light_queues_are_removed_together_and_a_crash_brings_none_back(stores: Stores) -> None:
+    store = stores.open()
+    store.append([addressed("%LMQ%a", "%LMQ%b", "%LMQ%c", body=b"old")])
+    removal = store.light_removal(lambda name: name != "%LMQ%c", ["%LMQ%a", "%LMQ%b", "%LMQ%c", "%LMQ%unknown"])
+    assert removal.run() == 2
+    assert store.light_queues() == ["%LMQ%c"]
+    store.append([addressed("%LMQ%a", body=b"new")])
+    store.flush()
+    store = stores.reopen(store, crash=True)
+    assert sorted(store.light_queues()) == ["%LMQ%a", "%LMQ%c"]
+    assert (bodies(store, "%LMQ%a"), bodies(store, "%LMQ%c")) == ([b"new"], [b"old"])
+    assert bodies(store, "Parent") == [b"old", b"new"]
+
+
+def test_a_light_queue_that_is_used_again_before_the_end_stays(stores: Stores) -> None:
+    store, busy = stores.open(), set[str]()
+    store.append([addressed("%LMQ%a", "%LMQ%b")])
+    removal = store.light_removal(lambda name: name not in busy, ["%LMQ%a", "%LMQ%b"])
+    assert removal.must_note()
+    removal.note()
+    busy.add("%LMQ%a")
+    store.append([addressed("%LMQ%a", body=b"new")])
+    while removal.must_note():
+        removal.note()
+    assert removal.finish() == 1
+    assert store.light_queues() == ["%LMQ%a"]
+    assert store.max_offset("%LMQ%a", 0) == 2
