@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Final
 
 import pytest
@@ -49,6 +50,13 @@ def ours(two: Cluster) -> Run:
         return done.output
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def no_files_left() -> Iterator[None]:
+    yield
+    for file in Path(gettempdir()).glob(f"{TOPIC}*"):
+        file.unlink()
 
 
 def files_of(printed: str) -> list[Path]:

@@ -1,6 +1,7 @@
 """A static topic on two brokers, each a process of its own: its queues move while clients send and consume."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +27,15 @@ class Pair:
 
     async def mqadmin(self, *arguments: str) -> str:
         done = await asyncio.to_thread(run, self.folder, *arguments, "-n", self.namesrv, program="mqadmin")
+        remove_plans(done.stdout)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+def remove_plans(printed: str) -> None:
+    """Remove the files that a command names: they are in the machine's temporary directory."""
+    for plan in re.findall(r"is written to file (\S+)", printed):
+        Path(plan).unlink()
 
 
 @pytest.fixture(scope="module")
