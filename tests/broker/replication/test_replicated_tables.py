@@ -14,6 +14,7 @@ from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.bodies.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message.properties import parse
@@ -65,6 +66,8 @@ async def test_a_slave_holds_what_its_master_holds_and_keeps_it_over_a_restart(t
         await client.ask_well(RequestCode.SET_MESSAGE_REQUEST_MODE, body=dumps(mode))
         master.pop.order_info.update(None, TOPIC, GROUP, 1, master.clock.wall_ms(), 60_000, [3, 4], [])
         master.timer.metrics.add(TOPIC, 2)
+        items = {"0": [LogicQueueMappingItem(0, 0, "broker-a", 0)]}
+        core_of(master).mappings.put(TOPIC, TopicQueueMappingDetail(TOPIC, hosted_queues=items))
         expected = contents(master.tables)
         async with running_slave(tmp_path / "slave") as (slave, _):
             slave.topics.update([TopicConfig("OnlyHere")])
@@ -72,6 +75,7 @@ async def test_a_slave_holds_what_its_master_holds_and_keeps_it_over_a_restart(t
             copy_all(master.tables, slave.tables)
             assert contents(slave.tables) == expected
             assert "OnlyHere" not in slave.topics
+            assert core_of(slave).mappings.by_name == core_of(master).mappings.by_name
         async with running_slave(tmp_path / "slave") as (slave, _):
             assert contents(slave.tables) == expected
 
@@ -136,3 +140,17 @@ async def test_an_acting_slave_goes_on_where_the_masters_timer_was(tmp_path: Pat
             await until(lambda: broker.store.max_offset(TOPIC, 0) > 1)
             assert [bytes(stored(broker, TOPIC, 0, offset).body) for offset in range(2)] == [b"first", b"second"]
             assert broker.store.max_offset(TOPIC, 0) == 2
+
+
+async def test_a_master_that_lost_its_tables_takes_the_mappings_back(tmp_path: Path) -> None:
+    items = {"0": [LogicQueueMappingItem(0, 0, "broker-a", 0)]}
+    async with running_broker(tmp_path / "one") as (one, client), running_broker(tmp_path / "two") as (two, _):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        core_of(one).mappings.put(TOPIC, TopicQueueMappingDetail(TOPIC, epoch=1, hosted_queues=items))
+        core_of(two).mappings.put("Own", TopicQueueMappingDetail("Own", epoch=2, hosted_queues=items))
+        two.tables.install([(table.name, table.encode()) for table in one.tables.all])
+        epochs = {topic: detail.epoch for topic, detail in core_of(two).mappings.by_name.items()}
+        assert epochs == {TOPIC: 1, "Own": 2}
+        assert TOPIC in two.topics
+    async with running_broker(tmp_path / "two") as (two, _):
+        assert set(core_of(two).mappings.by_name) == {TOPIC, "Own"}
