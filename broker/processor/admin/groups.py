@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` 
 
 from broker.names import illegal_group, illegal_new_group
 from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.subscription.group_attributes import lite_bind_topic
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.table_pages import TablePages
 from sprocket.common.errors import RequestError
@@ -99,12 +100,17 @@ class GroupProcessor:
         return Response()
 
     async def _delete(self, groups: list[str], *, clean_offset: bool) -> None:
+        # Those of lite topics always: nothing else would delete them once the group is forgotten.
+        cleaned = [group for group in groups if clean_offset or self._has_lite_topics(group)]
         for group in groups:
             self._groups.delete(group)
         await self._groups.save()
-        if clean_offset:
-            for group in groups:
-                self._offsets.remove_group(group)
+        for group in cleaned:
+            self._offsets.remove_group(group)
+
+    def _has_lite_topics(self, group: str) -> bool:
+        config = self._groups.get(group)
+        return config is not None and lite_bind_topic(config.attributes) is not None
 
     def all_configs(self, request: Request[GetAllSubscriptionGroupRequestHeader]) -> Response:
         """Return all groups or a page of them, with the data version and the number of all."""

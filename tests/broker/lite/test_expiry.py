@@ -4,7 +4,7 @@ from pathlib import Path
 
 from broker.server import Broker
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
+from sprocket.remoting.headers.admin import DeleteSubscriptionGroupRequestHeader, DeleteTopicRequestHeader
 from sprocket.remoting.message.lite_topics import lite_queue
 from tests.broker.lite.rig import GROUP, LIGHT, PARENT, ack, lite_broker, popped, send_lite, subscribe
 from tests.broker.rig import running_broker
@@ -72,3 +72,15 @@ async def test_offsets_of_lite_topics_survive_a_restart_and_subscriptions_do_not
         assert await popped(client, "c1") == []
         await subscribe(client, "c1", "s1")
         assert [m.body for m in await popped(client, "c1")] == [b"b"]
+
+
+async def test_a_deleted_group_of_lite_topics_leaves_no_offsets(tmp_path: Path) -> None:
+    async with lite_broker(tmp_path) as (broker, client):
+        await subscribe(client, "c1", "s1")
+        await send_lite(client, "s1", b"a")
+        for message in await popped(client, "c1"):
+            await ack(client, message)
+        assert broker.offsets.query(GROUP, lite_queue(PARENT, "s1"), 0) == 1
+        header = DeleteSubscriptionGroupRequestHeader(group_name=GROUP, clean_offset=False)
+        await client.ask_well(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        assert broker.offsets.query(GROUP, lite_queue(PARENT, "s1"), 0) == -1
