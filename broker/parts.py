@@ -110,6 +110,11 @@ class Pops:
     assignments: AssignmentService
     notifications: NotificationService
 
+    @property
+    def services(self) -> list[Service]:
+        """The services, in the order of their start."""
+        return [self.assignments, self.pop, self.pop.lite, self.revive, self.notifications]
+
 
 @dataclass(frozen=True)
 class Slave:
@@ -204,12 +209,8 @@ def build(
         deliveries.schedule,
         HalfEscape(core, deliveries.transactions) if role.is_slave else deliveries.transaction_check,
         deliveries.timer,
-        pops.assignments,
         pulls.broadcasts,
-        pops.pop,
-        pops.pop.lite,
-        pops.revive,
-        pops.notifications,
+        *pops.services,
         IdleOffsets(core),
         MappingCleaning(core, OtherBrokers(core.client, config.broker.name_servers, core.clock)),
         core.ids,
