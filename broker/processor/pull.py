@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 _DEFAULT_MAX_BYTES: Final = 0x7FFFFFFF
 # Max time that a pull is held, whatever the client asks for.
 _MAX_HOLD_S: Final = 10 * 60.0
+# Max time that a pull waits until it is known where the next item of a logical queue begins.
+MOVING_HOLD_S: Final = 1.0
 
 _CODES: Final = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -244,7 +246,8 @@ class PullProcessor:
     ) -> None:
         """Answer with what the physical queue has, in terms of the logical one.
 
-        A pull is held at the end of the queue alone, where new messages arrive.  (RocketMQ holds none.)
+        A pull is held at the end of the queue, and for a moment at the end of an older item while it is not known where
+        the next one begins.  (RocketMQ holds none.)
         """
         header = logical.header
         result = self._get(header, plan.matches, -1)
@@ -252,9 +255,10 @@ class PullProcessor:
         status = result.status
         code = ResponseCode.PULL_NOT_FOUND if status in _EMPTY and header.queue_offset == 0 else _CODES[status]
         shown = logical.shown(Offsets(code, result.next_offset, result.min_offset, result.max_offset))
-        is_at_end = shown.code == ResponseCode.PULL_NOT_FOUND and logical.is_at_leader
-        if is_at_end and may_hold and self._hold(request, header, plan.matches, _MAX_HOLD_S, logical.answer_held):
-            return
+        if shown.code == ResponseCode.PULL_NOT_FOUND and may_hold:
+            max_s = _MAX_HOLD_S if logical.is_at_leader else MOVING_HOLD_S
+            if self._hold(request, header, plan.matches, max_s, logical.answer_held):
+                return
         if status is _STATUS_FOUND:
             self._flow.delivered(header.topic, header.consumer_group, result.message_count, result.size_bytes)
         values = (

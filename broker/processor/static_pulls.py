@@ -10,8 +10,9 @@ import msgspec
 
 from broker.out.other_brokers import OtherBrokers
 from broker.plan.table import Refused
-from broker.processor.pull import PullProcessor
+from broker.processor.pull import MOVING_HOLD_S, PullProcessor
 from broker.pull.logical_pull import LogicalPull, Offsets, logical_offsets, physical_header
+from broker.pull.planner import SUSPEND
 from broker.topic.logical_queue import StaticTopics, led_items
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
@@ -23,6 +24,8 @@ from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessage
 from sprocket.remoting.routes import Answer, Route
 from sprocket.static_topic.item_checks import find_item
 
+# No message of a queue has this offset: its arrival wakes no pull.
+_NO_MESSAGE: Final = (1 << 63) - 1
 _PULLED: Final = frozenset(
     {
         ResponseCode.SUCCESS,
@@ -118,7 +121,7 @@ class StaticPulls:
         items: list[LogicQueueMappingItem],
         current: LogicQueueMappingItem,
         own_name: str | None,
-    ) -> Response:
+    ) -> Response | None:
         header = physical_header(request.header, items, current, own_name or "")
         response = await self._brokers.ask(current.bname, request.code, header)
         if response.code not in _PULLED:
@@ -139,4 +142,21 @@ class StaticPulls:
             found, suggest_which_broker_id=MASTER_ID, next_begin_offset=next_begin, min_offset=low, max_offset=high,
             offset_delta=delta,
         )  # fmt: skip
-        return Response(code, response.remark, found, response.body if code == ResponseCode.SUCCESS else b"")
+        answer = Response(code, response.remark, found, response.body if code == ResponseCode.SUCCESS else b"")
+        return None if code == ResponseCode.PULL_NOT_FOUND and self._held(request, items, answer) else answer
+
+    def _held(
+        self, request: Request[PullMessageRequestHeader], items: list[LogicQueueMappingItem], answer: Response
+    ) -> bool:
+        """Answer at the next change of the mapping, or in a second; return False if the pull cannot be held.
+
+        It is not known yet where the next item begins, and consumers pull again at once.
+        """
+        header, held = request.header, self._pulls.held
+        if held is None or not header.sys_flag & SUSPEND:
+            return False
+        timeout_s = min(max(header.suspend_timeout_millis, 0) / 1000, MOVING_HOLD_S)
+        return held.hold(
+            request, header.topic, items[-1].queue_id, _NO_MESSAGE, None, timeout_s,
+            lambda request: request.channel.reply(request, answer),
+        )  # fmt: skip

@@ -35,6 +35,7 @@ from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, TestClient, create
 from tests.broker.static_topics.rig import A, B, Site, body, item, records, site
 from tests.send_headers import send_header
+from tests.waiting import until
 
 LOGIC = 10_000
 
@@ -127,6 +128,22 @@ async def test_a_pull_that_waits_is_answered_at_once_when_its_queue_moves(two: S
         await asyncio.sleep(0.01)
     await two.remapped(LOGIC)
     assert (await waiting).code == ResponseCode.NOT_LEADER_FOR_QUEUE
+
+
+async def test_a_pull_waits_until_it_is_known_where_the_next_item_begins(two: Site) -> None:
+    await two.clients[A].send(b"0")
+    await two.remapped(-1)
+    waiting = asyncio.create_task(pull(two.clients[B], 1, sys_flag=4 | 2))
+    await until(lambda: len(two.brokers[B].held))
+    await two.clients[B].send(b"new")
+    assert len(two.brokers[B].held) == 1
+    await two.remapped(LOGIC)
+    response = await waiting
+    # The consumer pulls again at once, and then moves on.
+    next_begin = response.header(PullMessageResponseHeader).next_begin_offset
+    assert (response.code, next_begin) == (ResponseCode.PULL_NOT_FOUND, 1)
+    response = await pull(two.clients[B], next_begin)
+    assert response.header(PullMessageResponseHeader).next_begin_offset == LOGIC
 
 
 async def test_a_broker_that_does_not_answer_refuses_the_pull_alone(two: Site) -> None:
