@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from sprocket.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
     SendMessageResponseHeader,
 )
 from tests.broker.rig import GROUP, TOPIC, bodies_in_order
-from tests.broker.static_topics.rig import B, Site, site
+from tests.broker.static_topics.rig import B, Site, records, site
 from tests.broker.test_send import client_batch
 from tests.send_headers import send_header
 from tests.waiting import until
@@ -109,3 +110,15 @@ async def test_a_repeated_message_of_a_batch_is_stored_once(two: Site) -> None:
         shown = response.header(SendMessageResponseHeader)
         assert (shown.queue_id, shown.queue_offset) == (0, LOGIC)
     assert two.brokers[B].store.max_offset(TOPIC, 1) == 2
+
+
+async def test_a_pop_reads_the_physical_queues(two: Site) -> None:
+    client = two.clients[B]
+    await client.send(b"popped")
+    asked = PopMessageRequestHeader(
+        consumer_group=GROUP, topic=TOPIC, queue_id=-1, max_msg_nums=8, invisible_time=60_000, poll_time=0,
+        born_time=two.brokers[B].clock.wall_ms(), init_mode=0, exp_type="TAG", exp="*",
+    )  # fmt: skip
+    response = await client.ask_well(RequestCode.POP_MESSAGE, asked)
+    (record,) = records(response.body)
+    assert (bytes(record.body), record.queue_id, record.queue_offset) == (b"popped", 1, 0)
