@@ -3,7 +3,7 @@
 `mqadmin` and docs/mqadmin.md show the reasons.  Tests compare the table with our commands and with those of RocketMQ's
 own mqadmin.  Remove a command from this table when it is declared in `sprocket_cli.mqadmin`.
 
-Source of the names: RocketMQ 5.3.3, `MQAdminStartup.initCommand`.
+Source of the names: RocketMQ 5.3.3 and 5.5.0, `MQAdminStartup.initCommand`.
 """
 
 from typing import Final
@@ -12,6 +12,7 @@ _BY_REASON: Final[dict[str, tuple[str, ...]]] = {
     "No broker container: one broker per process.": ("addBroker", "removeBroker"),
     "Sprocket does not use RocksDB.": (
         "exportMetadataInRocksDB", "exportPopRecord", "rocksDBConfigToJson", "checkRocksdbCqWriteProgress",
+        "switchTimerEngine",
     ),
     "No compaction topics.": ("dumpCompactionLog",),
 }  # fmt: skip

@@ -12,6 +12,7 @@ import msgspec
 
 from sprocket.client.admin.admin_requests import AdminDenied, AdminError, ConfigRefused, decoded
 from sprocket.client.admin.auth_requests import AuthRequests
+from sprocket.client.admin.lite_requests import LiteRequests
 from sprocket.client.admin.maintenance_requests import MaintenanceRequests
 from sprocket.client.admin.server_requests import ServerRequests
 from sprocket.client.admin.table_requests import TableRequests
@@ -61,7 +62,7 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
     topic_put_tps: float = 0.0
 
 
-class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, AuthRequests):
+class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, LiteRequests, AuthRequests):
     """Client of the name servers, tried in turn until one answers, and of their brokers.
 
     Every method raises AdminError; if access control refuses, it is a PermissionDenied too.  `timeout_s` bounds one

@@ -11,6 +11,11 @@ from typing import Final
 
 # Names of the tools in what they make; of one length, so that columns stay.
 THEIRS, OURS = "JavaTool", "OwnTools"
+# Commands of RocketMQ 5.5.0 that 5.3.3 does not have.
+NEWER: Final = {
+    "getBrokerLiteInfo", "getParentTopicInfo", "getLiteTopicInfo", "getLiteClientInfo", "getLiteGroupInfo",
+    "triggerLiteDispatch", "switchTimerEngine",
+}  # fmt: skip
 # What differs between two runs of one tool, wherever it stands.
 TIME: Final = (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[,:.]\d{3})?", "<time>")
 MILLIS: Final = (r"\b1\d{12}\b", "<ms>")
