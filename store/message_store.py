@@ -50,7 +50,7 @@ from store.replica.master_log import MasterLog
 from store.replica.replica_log import StoreReplicaLog
 from store.retention.back_pressure import Cause
 from store.retention.cleaner import Cleaner
-from store.retention.queue_removal import QueueRemoval, Removal
+from store.retention.queue_removal import LightRemoval, QueueRemoval, Removal
 from store.scan.record_batch import RecordBatch
 from store.statistics import StoreStatistics
 from store.worker import ThreadWorker, Workers
@@ -513,9 +513,9 @@ class MessageStore:
         """Return the steps of `delete_topic`."""
         return self._removal.of_topic(topic)
 
-    def light_removal(self, is_doomed: Callable[[str], bool], names: Sequence[str]) -> Removal[dict[QueueKey, int]]:
-        """Return the removal of those of some light queues for which `is_doomed` is true until the end."""
-        return self._removal.of_light(is_doomed, names)
+    def light_removal(self, names: Sequence[str]) -> LightRemoval:
+        """Return the removal of light queues."""
+        return self._removal.of_light(names)
 
     def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
         """Remove queues whose messages have all expired, except those of topics for which `is_kept` is true.

@@ -78,6 +78,57 @@ class Removal(Generic[T]):
         return self.finish()
 
 
+class LightRemoval:
+    """Removal of light queues, which may be many: one note for all, and then one after the other.
+
+    Call `note` once, in any thread, and then `remove` for each.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        table: ConsumeQueueTable,
+        books: Bookkeeping,
+        cleaner: Cleaner,
+        confirmation: Confirmation,
+        names: Sequence[str],
+    ) -> None:
+        self._table = table
+        self._books = books
+        self._cleaner = cleaner
+        self._confirmation = confirmation
+        self._end = log.wrote_offset
+        self._ends = {name: self._next_offset(name) for name in names}
+        self._error: StoreError | None = None
+
+    def _next_offset(self, name: str) -> int | None:
+        return next((queue.next_offset for queue in self._table.of_topic(name)), None)
+
+    def note(self) -> None:
+        """Write the note; `remove` tells if that failed."""
+        try:
+            self._books.topics_deleted(list(self._ends), self._end)
+        except StoreError as error:
+            self._error = error
+
+    def remove(self, name: str) -> bool:
+        """Remove a queue; return False if it has got a message since the note, and stays.
+
+        Recovery may then leave out its older messages.  Raises `DiskFull` or `DiskFailed`.
+        """
+        try:
+            if self._error is not None:
+                raise self._error
+            if self._next_offset(name) != self._ends[name]:
+                return False
+            self._cleaner.forget(name)
+            self._table.delete_topic(name)
+        except DiskFailed as error:
+            self._confirmation.fail(error)
+            raise
+        return True
+
+
 class QueueRemoval:
     """Removals of one store.  It belongs to the owner thread."""
 
@@ -116,26 +167,9 @@ class QueueRemoval:
 
         return Removal(self._confirmation, look, note, remove)
 
-    def of_light(self, is_doomed: Callable[[str], bool], names: Sequence[str]) -> "Removal[dict[QueueKey, int]]":
-        """Return the removal of those of some light queues for which `is_doomed` is true until the end."""
-        end = 0
-
-        def look() -> dict[QueueKey, int]:
-            nonlocal end
-            end = self._log.wrote_offset
-            doomed = [queue for name in names if is_doomed(name) for queue in self._table.of_topic(name)]
-            return {(queue.topic, queue.queue_id): queue.next_offset for queue in doomed}
-
-        def note(found: dict[QueueKey, int]) -> None:
-            self._books.topics_deleted([name for name, _ in found], end)
-
-        def remove(found: dict[QueueKey, int]) -> int:
-            for name, queue_id in found:
-                self._cleaner.forget(name, queue_id)
-                self._table.delete_topic(name)
-            return len(found)
-
-        return Removal(self._confirmation, look, note, remove)
+    def of_light(self, names: Sequence[str]) -> "LightRemoval":
+        """Return the removal of light queues."""
+        return LightRemoval(self._log, self._table, self._books, self._cleaner, self._confirmation, names)
 
     def of_expired(self, is_kept: Callable[[str], bool]) -> "Removal[dict[QueueKey, LogicQueue]]":
         """Return the removal of queues whose messages have expired, except topics for which `is_kept` is true."""
