@@ -168,10 +168,10 @@ def tools_command(home: Path, classpath: str, logback: str = _QUIET) -> list[str
 class AdminShell:
     """RocketMQ's own mqadmin, many commands in one JVM: it is slow to start.  Raises maven.JavaMissingError."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, version: str = maven.APACHE_VERSION) -> None:
         source = Path(__file__).parent / "java" / "admin" / "AdminShell.java"
         self._process = subprocess.Popen(
-            [*tools_command(home, maven.compiled(source, maven.apache_classpath())), source.stem],
+            [*tools_command(home, maven.compiled(source, maven.apache_classpath(version))), source.stem],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

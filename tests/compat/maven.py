@@ -57,11 +57,11 @@ def client_classpath(version: str) -> str:
     return f"{target / 'classes'}:{target / 'lib'}/*"
 
 
-def apache_classpath() -> str:
+def apache_classpath(version: str = APACHE_VERSION) -> str:
     """Apache RocketMQ's name server, broker and tools."""
-    target = BUILD / f"apache-{APACHE_VERSION}"
+    target = BUILD / f"apache-{version}"
     pom = JAVA_SOURCES / "apache" / "pom.xml"
-    _build(pom, target, [pom], f"-Drocketmq.version={APACHE_VERSION}")
+    _build(pom, target, [pom], f"-Drocketmq.version={version}")
     return f"{target / 'lib'}/*"
 
 
