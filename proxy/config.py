@@ -121,6 +121,14 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     max_message_group_size: int = int_setting(
         "maxMessageGroupSize", 64, "Limit of a message group; 0: none.", 0, "bytes"
     )
+    max_lite_topic_size: int = int_setting("maxLiteTopicSize", 64, "Limit of the name of a lite topic.", 1, "bytes")
+    max_lite_renew_num_per_channel: int = int_setting(
+        "maxLiteRenewNumPerChannel", 100,
+        "A consumer of lite topics with more messages that it has not acknowledged gets no others.", 0,
+    )  # fmt: skip
+    max_sync_lite_subscription_rate: int = int_setting(
+        "maxSyncLiteSubscriptionRate", 5000, "New subscriptions of lite topics that are taken in a second.", 1
+    )
     enable_topic_message_type_check: bool = bool_setting(
         "enableTopicMessageTypeCheck", True, "Whether a topic takes only messages of its message.type."
     )

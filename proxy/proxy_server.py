@@ -24,6 +24,7 @@ from proxy.access.gate import GrpcGate
 from proxy.access.users import SharedUsers
 from proxy.activity.ack import AckActivity
 from proxy.activity.client import ClientActivity
+from proxy.activity.lite import LiteActivity
 from proxy.activity.offsets import OffsetActivity
 from proxy.activity.recall import RecallActivity
 from proxy.activity.receive import ReceiveActivity
@@ -36,6 +37,7 @@ from proxy.brokers.retry_topics import RetryTopics
 from proxy.clients.commands import ClientCommands
 from proxy.clients.connections import Connections
 from proxy.clients.grpc_members import grpc_key
+from proxy.clients.lite_notices import LiteNotices
 from proxy.clients.members import Consumers, Member, Producers
 from proxy.clients.memberships import Memberships
 from proxy.clients.registry import Clients
@@ -121,8 +123,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_due = Wakeup()
         self.is_serving = self._is_stopping = False
-        self._receiving = 0
-        self._receiving_of: Counter[str] = Counter()
+        self._receiving, self._receiving_of = 0, Counter[str]()
         self._ports: list[Port] = []
         self._intake = Intake(config.grpc_max_in_flight_size, config.max_request_bytes)
 
@@ -133,20 +134,21 @@ class Proxy:
         remoting_gate = self._make_remoting_gate(auth, gate)
         checks = TransactionChecks(self.remoting_producers, remoting_gate, choose)
         self._commands = ClientCommands(self.clients, config.grpc_proxy_relay_request_timeout_in_seconds)
+        self._lite_notices = LiteNotices(self.clients, self._lite_taken_elsewhere)
         self._relay = RelayRoutes(self.consumers, self._commands, lambda: self._instance.client_id, clock.wall_ms)
         orphans = OrphanedTransactions(self.clients, choose, self._broker_of, clock.wall_ms, checks.passed)
         self._producers = TransactionalProducers(self.clients, lambda: self.metadata, lambda: checks.groups)
         self._memberships = Memberships(self._producers, self.consumers, config.register_consumers_at_brokers)
         self._instance = ClientInstance(
             _client_settings(config, auth, tls),
-            routes=[*orphans.routes(), *self._relay.for_brokers()],
+            routes=[*orphans.routes(), *self._relay.for_brokers(), *self._lite_notices.routes()],
             heartbeat=lambda: self._memberships.heartbeat(self._instance.client_id),
             clock=clock,
         )
         self.brokers = Brokers(self._instance)
         self.metadata = Metadata(self.brokers, config)
         self.held = HeldHandles()
-        self._shared = link and SharedClients(link, orphaned, self.clients, self.held, clock.monotonic)
+        self._shared = link and self._make_shared(link, orphaned)
         self._connections = Connections(clock.monotonic)
         self.renewal = self._make_renewal()
         self.syncer = self._make_syncer()
@@ -165,6 +167,10 @@ class Proxy:
             gauge("sprocket_proxy_held_messages", "messages whose invisible time is renewed", lambda: len(self.held)),
             gauge("sprocket_proxy_receiving", "calls that wait for messages", lambda: self._receiving),
         ]
+
+    def _make_shared(self, link: Callable[[], Awaitable[Link]], orphaned: Callable[[], None]) -> SharedClients:
+        now, tell = self._clock.monotonic, self._lite_notices.tell
+        return SharedClients(link, orphaned, self.clients, self.held, now, tell)
 
     def _make_renewal(self) -> Renewal:
         elsewhere = nowhere_else if self._shared is None else self._shared.held_elsewhere
@@ -211,6 +217,8 @@ class Proxy:
         ack = AckActivity(brokers, self.clients, self.renewal, config)
         transaction = TransactionActivity(brokers)
         offsets = OffsetActivity(brokers, config)
+        lite = LiteActivity(brokers, metadata, self.clients, config, self._spawn)
+        self.clients.on_forget.append(lite.gone)
         return Methods(
             unary={
                 "QueryRoute": route.query_route,
@@ -223,6 +231,7 @@ class Proxy:
                 "ForwardMessageToDeadLetterQueue": ack.forward_message_to_dead_letter_queue,
                 "EndTransaction": transaction.end_transaction,
                 "RecallMessage": RecallActivity(brokers, metadata, config).recall_message,
+                "SyncLiteSubscription": lite.sync_lite_subscription,
                 "UpdateOffset": offsets.update_offset,
                 "GetOffset": offsets.get_offset,
                 "QueryOffset": offsets.query_offset,
@@ -423,6 +432,10 @@ class Proxy:
         self.consumers.gone(grpc_key(client_id), "gone")
         if self.config.register_consumers_at_brokers:
             self._look_due.set()
+
+    def _lite_taken_elsewhere(self, client_id: str, group: str, lite_topic: str) -> None:
+        if self._shared is not None:
+            self._shared.lite_taken(client_id, group, lite_topic)
 
     def _broker_of(self, channel: RemotingChannel) -> str | None:
         return self._instance.broker_of(channel)

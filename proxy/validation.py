@@ -1,16 +1,17 @@
 """Checks of names, tags and times in requests.
 
-Source: RocketMQ 5.3.3, `GrpcValidator`, `Validators`, `TopicValidator`, `MixAll.isSysConsumerGroup`.
+Source: RocketMQ 5.5.0, `GrpcValidator`, `Validators`, `TopicValidator`, `MixAll.isSysConsumerGroup`.
 """
 
 import re
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from proxy.status import Refusal
 from sprocket.client.arguments import check_group, check_topic
 from sprocket.client.errors import IllegalMessage
 from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.remoting.message.lite_topics import is_legal_lite_topic
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
 # Legal names that need no second check.
@@ -34,11 +35,15 @@ def _topic(name: str) -> str:
     return name
 
 
-def check_built(part: Any, *fields: str) -> None:
-    """Refuse fields of newer clients that this proxy would drop.  Raises Refusal."""
-    for name in fields:
-        if part.HasField(name):
-            raise Refusal(wire.UNSUPPORTED, f"{name} is not supported by this proxy, send without it")
+def check_lite_topic(name: str, max_bytes: int) -> None:
+    """Raise Refusal for a name that no lite topic has."""
+    if not name.strip():
+        raise Refusal(wire.ILLEGAL_LITE_TOPIC, "lite topic cannot be the char sequence of whitespace")
+    if len(name.encode()) > max_bytes:
+        raise Refusal(wire.ILLEGAL_LITE_TOPIC, f"lite topic exceed the max size {max_bytes}")
+    if not is_legal_lite_topic(name):
+        what = "lite topic can only contain alphanumeric characters, hyphens(-), and underscores(_)"
+        raise Refusal(wire.ILLEGAL_LITE_TOPIC, what)
 
 
 def group_of(resource: wire.Resource) -> str:

@@ -10,13 +10,13 @@ from typing import Any, Final
 from acl.access_request import Needed
 from acl.auth.model import Action, Resource
 from acl.auth.requests import topic_or_group
+from proxy.convert.client_types import CONSUMER_TYPES
 from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
 
 _PUB: Final = (Action.PUB,)
 _SUB: Final = (Action.SUB,)
 _ROUTE: Final = (Action.PUB, Action.SUB)
-_CONSUMERS: Final = frozenset({wire.PUSH_CONSUMER, wire.SIMPLE_CONSUMER, wire.PULL_CONSUMER})
 
 
 def needs(request: Any) -> list[Needed]:
@@ -51,7 +51,7 @@ def _published(request: Any) -> Iterator[Needed]:
 
 
 def _heartbeat(request: Any) -> Iterator[Needed]:
-    if request.client_type in _CONSUMERS:
+    if request.client_type in CONSUMER_TYPES:
         yield _group(request.group)
 
 
@@ -103,6 +103,7 @@ _RULES: Final[dict[str, Callable[[Any], Iterator[Needed]]]] = {
     "QueryRouteRequest": _route,
     "QueryAssignmentRequest": _consumed,
     "TelemetryCommand": _telemetry,
+    "SyncLiteSubscriptionRequest": _consumed,
     "PullMessageRequest": _consumed_queue,
     "UpdateOffsetRequest": _consumed_queue,
     "GetOffsetRequest": _consumed_queue,

@@ -1,6 +1,6 @@
 """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue: what becomes of a received message.
 
-Source: RocketMQ 5.3.3, `AckMessageActivity`, `ChangeInvisibleDurationActivity`, `ForwardMessageToDLQActivity`.
+Source: RocketMQ 5.5.0, `AckMessageActivity`, `ChangeInvisibleDurationActivity`, `ForwardMessageToDLQActivity`.
 """
 
 import asyncio
@@ -16,12 +16,13 @@ from proxy.handles.held_handles import Held
 from proxy.handles.renewal import Renewal
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, code_of, status, status_of
-from proxy.validation import check_built, check_invisible, group_of, topic_of
+from proxy.validation import check_invisible, check_lite_topic, group_of, topic_of
 from sprocket.client.errors import ClientError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms
 
 _MAX_ENTRIES: Final = 4096
+_Named = wire.AckMessageEntry | wire.ChangeInvisibleDurationRequest | wire.ForwardMessageToDeadLetterQueueRequest
 
 
 class _Entry(NamedTuple):
@@ -46,8 +47,6 @@ class AckActivity:
         topic, group, entries = topic_of(request.topic), group_of(request.group), request.entries
         if len(entries) > _MAX_ENTRIES:
             raise Refusal(wire.PAYLOAD_TOO_LARGE, f"{len(entries)} entries, the max is {_MAX_ENTRIES}")
-        for entry in entries:
-            check_built(entry, "lite_topic")
         self._clients.seen(call.client_id)
         if len(entries) == 1:
             return encoded_acks([await self._ack_single(call, group, topic, entries[0])])
@@ -56,7 +55,7 @@ class AckActivity:
         now_ms = self._brokers.instance.clock.wall_ms()
         for index, entry in enumerate(entries):
             try:
-                receipt, held = await self._renewal.take(call.client_id, group, entry.message_id, entry.receipt_handle)
+                receipt, held = await self._take(call, group, entry)
                 if receipt.is_expired(now_ms):
                     raise Refusal(wire.INVALID_RECEIPT_HANDLE, "receipt handle is expired")
             except Refusal as refused:
@@ -69,12 +68,22 @@ class AckActivity:
             for entry, outcome in zip(entries, outcomes, strict=True)
         ])  # fmt: skip
 
+    async def _take(self, call: Call, group: str, named: _Named) -> tuple[Receipt, Held | None]:
+        """Return the newest receipt of the message that a request names, and what was held.  Raises Refusal."""
+        lite_topic = named.lite_topic
+        if lite_topic:
+            check_lite_topic(lite_topic, self._config.max_lite_topic_size)
+        receipt, held = await self._renewal.take(call.client_id, group, named.message_id, named.receipt_handle)
+        if lite_topic and not receipt.lite_topic:
+            receipt = receipt._replace(lite_topic=lite_topic)
+        return receipt, held
+
     async def _ack_single(self, call: Call, group: str, topic: str, entry: wire.AckMessageEntry) -> AckResult:
         """Acknowledge the message of a request with one, as consumers usually do, in the task of the call."""
         message_id, given = entry.message_id, entry.receipt_handle
         outcome, held = OK, None
         try:
-            receipt, held = await self._renewal.take(call.client_id, group, message_id, given)
+            receipt, held = await self._take(call, group, entry)
             await self._brokers.ack(receipt, group, topic)
         except (Refusal, ClientError) as error:
             self._renewal.put_back(held, error)
@@ -83,7 +92,7 @@ class AckActivity:
 
     async def _ack_at(self, batch: "list[_Entry]", group: str, topic: str, outcomes: list[wire.Status]) -> None:
         """Acknowledge messages of one broker, and put the status of each into `outcomes`."""
-        if len(batch) == 1 or any(entry.receipt.handle.is_ordered for entry in batch):
+        if len(batch) == 1 or any(entry.receipt.handle.is_ordered or entry.receipt.lite_topic for entry in batch):
             await asyncio.gather(*(self._ack_one(entry, group, topic, outcomes) for entry in batch))
             return
         try:
@@ -105,12 +114,11 @@ class AckActivity:
     ) -> wire.ChangeInvisibleDurationResponse:
         """Make a message invisible from now on, and answer with its new handle."""
         topic, group = topic_of(request.topic), group_of(request.group)
-        check_built(request, "lite_topic")
         invisible_ms = duration_ms(request.invisible_duration)
         check_invisible(invisible_ms, 0, self._config.max_invisible_time_mills)
         self._clients.seen(call.client_id)
         parse_receipt(request.receipt_handle)
-        receipt, held = await self._renewal.take(call.client_id, group, request.message_id, request.receipt_handle)
+        receipt, held = await self._take(call, group, request)
         try:
             changed = await self._brokers.change_invisible(receipt, group, topic, invisible_ms, suspend=request.suspend)
         except ClientError as error:
@@ -123,9 +131,8 @@ class AckActivity:
     ) -> wire.ForwardMessageToDeadLetterQueueResponse:
         """Make a message a dead letter of its group."""
         topic, group = topic_of(request.topic), group_of(request.group)
-        check_built(request, "lite_topic")
         self._clients.seen(call.client_id)
-        receipt, held = await self._renewal.take(call.client_id, group, request.message_id, request.receipt_handle)
+        receipt, held = await self._take(call, group, request)
         try:
             answer = await self._brokers.forward_to_dead_letters(receipt, request.message_id, group, topic)
         except ClientError as error:

@@ -1,6 +1,6 @@
 """Heartbeat, Telemetry and NotifyClientTermination: clients come, report their settings, and go.
 
-Source: RocketMQ 5.3.3, `ClientActivity`, `GrpcClientSettingsManager`.
+Source: RocketMQ 5.5.0, `ClientActivity`, `GrpcClientSettingsManager`.
 """
 
 import logging
@@ -15,6 +15,8 @@ from proxy.clients.members import Consumers
 from proxy.clients.registry import Clients
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.config import ProxyConfig
+from proxy.convert.client_types import CONSUMER_TYPES, KNOWN_TYPES
+from proxy.convert.lite_groups import check_lite_mode
 from proxy.convert.settings import merged
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, status
@@ -28,8 +30,6 @@ from sprocket.remoting.codec.fastjson import dumps
 
 logger = logging.getLogger(__name__)
 
-_CONSUMERS = frozenset({wire.PUSH_CONSUMER, wire.SIMPLE_CONSUMER, wire.PULL_CONSUMER})
-_BUILT = _CONSUMERS | {wire.CLIENT_TYPE_UNSPECIFIED, wire.PRODUCER}
 _ANSWERS = frozenset({"thread_stack_trace", "verify_message_result"})
 # Settings are kept for each client, and told to other workers and proxies.
 _MAX_SETTINGS_BYTES = 256 * 1024
@@ -60,7 +60,7 @@ class ClientActivity:
         reported = None if client is None else client.reported
         if reported is None:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
-        if reported.client_type in _CONSUMERS:
+        if reported.client_type in CONSUMER_TYPES:
             group_of(request.group)
         elif reported.client_type != wire.PRODUCER:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, wire.ClientType.Name(reported.client_type))
@@ -74,7 +74,7 @@ class ClientActivity:
         client = self._clients.get(call.client_id)
         if client is None or client.reported is None:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
-        if client.reported.client_type in _CONSUMERS:
+        if client.reported.client_type in CONSUMER_TYPES:
             group_of(request.group)
         elif client.reported.client_type != wire.PRODUCER:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, wire.ClientType.Name(client.reported.client_type))
@@ -94,7 +94,7 @@ class ClientActivity:
     async def _take_settings(self, call: Call, reported: wire.Settings, stream: TelemetryStream) -> None:
         kind = reported.WhichOneof("pub_sub")
         group = None
-        if reported.client_type not in _BUILT:
+        if reported.client_type not in KNOWN_TYPES:
             raise Refusal(wire.UNSUPPORTED, f"clients of type {_type_name(reported.client_type)} are not supported")
         size = reported.ByteSize()
         if size > _MAX_SETTINGS_BYTES:
@@ -110,6 +110,7 @@ class ClientActivity:
             group_name = group_of(reported.subscription.group)
             _check_heartbeat(call.client_id, consumer_data(reported))
             group = await self._metadata.group(group_name)
+            check_lite_mode(reported, group)
         else:
             raise Refusal(wire.BAD_REQUEST, "there is no publishing or subscription data in settings")
         client = self._clients.report(call.client_id, reported, stream)
@@ -120,7 +121,7 @@ class ClientActivity:
 
     def _heard(self, call: Call, reported: wire.Settings, seen_at: float) -> None:
         """Record a consumer as a member of its group."""
-        if reported.client_type in _CONSUMERS and reported.WhichOneof("pub_sub") == "subscription":
+        if reported.client_type in CONSUMER_TYPES and reported.WhichOneof("pub_sub") == "subscription":
             self._consumers.heard(grpc_member(call, seen_at), consumer_data(reported))
 
 

@@ -2,20 +2,21 @@
 
 Nothing that was popped is lost while it waits for its time: if the client is gone or does not read, the messages are
 released, and redelivered soon.
-Source: RocketMQ 5.3.3, `ReceiveMessageActivity`, `ReceiveMessageResponseStreamWriter`, `PopMessageResultFilterImpl`,
-`ConsumerProcessor.popMessage`.
+Source: RocketMQ 5.5.0, `ReceiveMessageActivity`, `ReceiveMessageResponseStreamWriter`, `PopMessageResultFilterImpl`,
+`ConsumerProcessor.popMessage`, `popLiteMessage`.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.receipts import Receipt
 from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
+from proxy.convert.client_types import is_lite
 from proxy.convert.filters import subscription_of
 from proxy.convert.outgoing import encoded_topic, encoder
 from proxy.convert.settings import max_attempts
@@ -33,7 +34,9 @@ from sprocket.grpc_wire.times import duration_ms
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.lite import PopLiteMessageRequestHeader
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
+from sprocket.remoting.message import properties as names
 
 logger = logging.getLogger(__name__)
 
@@ -96,68 +99,82 @@ class ReceiveActivity:
             invisible_ms = duration_ms(request.invisible_duration)
             check_invisible(invisible_ms, config.min_invisible_time_mills_for_recv, config.max_invisible_time_mills)
         wanted = subscription_of(topic, request.filter_expression)
+        source = self._source(call, topic, group)
         group_config = await self._metadata.group(group) or SubscriptionGroupConfig(group)
         broker_name = await self._broker(topic, request.message_queue.broker.name)
         self._clients.seen(call.client_id)
-        header = PopMessageRequestHeader(
-            consumer_group=group,
-            topic=topic,
-            queue_id=-1,
-            max_msg_nums=max(1, min(request.batch_size, _MAX_MESSAGES)),
-            invisible_time=invisible_ms,
-            poll_time=wait_ms,
-            born_time=0,  # the broker's own time: clocks need not agree
-            init_mode=_FROM_END,
-            exp_type=wanted.expression_type,
-            exp=wanted.sub_string,
-            order=group_config.consume_message_orderly,
-            attempt_id=request.attempt_id if request.HasField("attempt_id") else None,
-        )
+        max_messages = max(1, min(request.batch_size, _MAX_MESSAGES))
+        attempt_id = request.attempt_id if request.HasField("attempt_id") else None
+        header: PopMessageRequestHeader | PopLiteMessageRequestHeader
+        if source.is_lite:
+            header = PopLiteMessageRequestHeader(
+                client_id=call.client_id, consumer_group=group, topic=topic, max_msg_num=max_messages,
+                invisible_time=invisible_ms, poll_time=wait_ms, attempt_id=attempt_id,
+                born_time=self._brokers.instance.clock.wall_ms(),  # RocketMQ's brokers take 0 for a time long past
+            )  # fmt: skip
+        else:
+            header = PopMessageRequestHeader(
+                consumer_group=group, topic=topic, queue_id=-1, max_msg_nums=max_messages,
+                invisible_time=invisible_ms, poll_time=wait_ms,
+                born_time=0,  # the broker's own time: clocks need not agree
+                init_mode=_FROM_END, exp_type=wanted.expression_type, exp=wanted.sub_string,
+                order=group_config.consume_message_orderly, attempt_id=attempt_id,
+            )  # fmt: skip
         asked_at = self._brokers.instance.clock.monotonic()
 
         def popped_of(response: ReceivedResponse) -> list[PoppedMessage]:
-            return self._brokers.popped(response, topic, broker_name, asked_at)
+            return self._brokers.popped(response, topic, broker_name, asked_at, is_lite=source.is_lite)
 
         def unread(response: ReceivedResponse) -> None:
-            self._release_unread(response, popped_of, group, topic)
+            self._release_unread(response, popped_of, source)
 
         popped = popped_of(await self._brokers.pop(broker_name, header, wait_ms / 1000, unread))
         if not popped:
             return False
-        kept = self._matching(popped, wanted, group, topic, group_config)
+        kept = self._matching(popped, wanted, source, group_config)
         if kept:
-            await self._deliver(call, group, topic, kept, write, renews)
+            await self._deliver(call, source, kept, write, renews)
         else:
             await write(_status(status(wire.MESSAGE_NOT_FOUND, "no match message")))
         return True
+
+    def _source(self, call: Call, topic: str, group: str) -> "_Source":
+        """Return what a client receives from.  Raises Refusal if it has too many messages of lite topics."""
+        client = self._clients.get(call.client_id)
+        if client is None or not is_lite(client.reported):
+            return _Source(topic, group)
+        held = self._renewal.held.count_of(call.client_id)
+        if held > self._config.max_lite_renew_num_per_channel:
+            what = f"The client [{call.client_id}] has too many unacked messages. Unacked count: {held}"
+            raise Refusal(wire.FORBIDDEN, what)
+        return _Source(topic, group, is_lite=True)
 
     def _release_unread(
         self,
         response: ReceivedResponse,
         popped_of: Callable[[ReceivedResponse], list[PoppedMessage]],
-        group: str,
-        topic: str,
+        source: "_Source",
     ) -> None:
         """Release what a pop took for a call that has ended."""
         try:
             for message in popped_of(response):
-                self._release(receipt_of(message), group, topic)
+                self._release(source.receipt(message), source)
         except (Refusal, ClientError):
             return  # nothing was popped
 
-    def _release(self, receipt: Receipt, group: str, topic: str) -> None:
+    def _release(self, receipt: Receipt, source: "_Source") -> None:
         """Let a message be redelivered soon that no client got."""
-        self._spawn(self._renewal.release_receipt(receipt, group, topic))
+        self._spawn(self._renewal.release_receipt(receipt, source.group, source.topic))
 
     async def _deliver(
-        self, call: Call, group: str, topic: str, messages: Sequence[PoppedMessage], write: Write, renews: bool
+        self, call: Call, source: "_Source", messages: Sequence[PoppedMessage], write: Write, renews: bool
     ) -> None:
         """Write `messages`, and renew them from now on if `renews`; those that cannot be written are released."""
-        receipts = [receipt_of(message) for message in messages]
+        receipts = [source.receipt(message) for message in messages]
         given = [receipt.encode() for receipt in receipts]
         now_ms = self._brokers.instance.clock.wall_ms()
-        held = self._hold(call, group, topic, messages, receipts, given, now_ms) if renews else ()
-        written, field = 0, encoded_topic(topic)
+        held = self._hold(call, source, messages, receipts, given, now_ms) if renews else ()
+        written, field = 0, encoded_topic(source.topic)
         try:
             await write(_OK)
             for message, handle in zip(messages, given, strict=True):
@@ -167,13 +184,12 @@ class ReceiveActivity:
             for one in held[written:]:
                 self._renewal.held.drop(one)
             for receipt in receipts[written:]:
-                self._release(receipt, group, topic)
+                self._release(receipt, source)
 
     def _hold(
         self,
         call: Call,
-        group: str,
-        topic: str,
+        source: "_Source",
         messages: Sequence[PoppedMessage],
         receipts: Sequence[Receipt],
         given: Sequence[str],
@@ -181,6 +197,7 @@ class ReceiveActivity:
     ) -> list[Held]:
         """Renew messages from now on while their client lives."""
         client_id, peer, add = call.client_id, call.peer, self._renewal.held.add
+        topic, group = source.topic, source.group
         now = self._brokers.instance.clock.monotonic()
         held = []
         for message, receipt, handle in zip(messages, receipts, given, strict=True):
@@ -196,20 +213,20 @@ class ReceiveActivity:
         self,
         popped: list[PoppedMessage],
         wanted: SubscriptionData,
-        group: str,
-        topic: str,
+        source: "_Source",
         group_config: SubscriptionGroupConfig,
     ) -> list[PoppedMessage]:
         """Return the messages to deliver; acknowledge those with other tags, forward those without attempts left."""
         tags = set(wanted.tags_set or ())
         limit = max_attempts(group_config)
+        topic, group = source.topic, source.group
         kept = []
         for message in popped:
             if tags and message.tags not in tags:
-                self._spawn(self._quietly(self._brokers.ack(receipt_of(message), group, topic)))
+                self._spawn(self._quietly(self._brokers.ack(source.receipt(message), group, topic)))
             elif message.reconsume_times >= limit:
                 self._spawn(self._quietly(
-                    self._brokers.forward_to_dead_letters(receipt_of(message), message.message_id, group, topic)
+                    self._brokers.forward_to_dead_letters(source.receipt(message), message.message_id, group, topic)
                 ))  # fmt: skip
             else:
                 kept.append(message)
@@ -250,20 +267,26 @@ class ReceiveActivity:
 
     async def _broker(self, topic: str, wanted: str) -> str:
         """Return the broker that the client named, if it has queues to read; else one in turn."""
-        route = await self._brokers.route(topic)
-        readable = sorted({queue.broker_name for queue in route.subscribe})
-        readable = [name for name in readable if self._brokers.instance.master_address(name) is not None]
-        if not readable:
-            raise Refusal(wire.FORBIDDEN, "no readable queue")
+        readable = await self._brokers.readable(topic)
         if wanted in readable:
             return wanted
         turn = self._round_robin[topic] = self._round_robin.get(topic, -1) + 1
         return readable[turn % len(readable)]
 
 
-def receipt_of(message: PoppedMessage) -> Receipt:
-    """Return the receipt of a popped message."""
-    return Receipt(message.handle, message.message.physical_offset)
+class _Source(NamedTuple):
+    """What a client receives from: a topic, or its lite topics."""
+
+    topic: str
+    group: str
+    is_lite: bool = False
+
+    def receipt(self, message: PoppedMessage) -> Receipt:
+        """Return the receipt of a popped message."""
+        if self.is_lite:
+            lite_topic = message.properties.get(names.LITE_TOPIC, "")
+            return Receipt(message.handle, message.message.physical_offset, lite_topic)
+        return Receipt(message.handle, message.message.physical_offset)
 
 
 def _status(of: wire.Status) -> bytes:

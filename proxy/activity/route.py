@@ -10,6 +10,7 @@ from typing import Final
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.config import ProxyConfig
+from proxy.convert.lite_groups import lite_bind_topic
 from proxy.listeners import endpoints_for
 from proxy.server.call import Call
 from proxy.status import OK, status
@@ -23,6 +24,7 @@ _ACCEPTED: Final = {
     "DELAY": [wire.DELAY],
     "TRANSACTION": [wire.TRANSACTION],
     "PRIORITY": [wire.PRIORITY],
+    "LITE": [wire.LITE],
     "MIXED": [wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION],
 }
 # Any queue of a broker.
@@ -60,10 +62,14 @@ class RouteActivity:
         return response
 
     async def query_assignment(self, call: Call, request: wire.QueryAssignmentRequest) -> wire.QueryAssignmentResponse:
-        """Return what a consumer receives from: every broker, or every queue if its group is ordered."""
+        """Return what a consumer receives from: every broker, or every queue if its group is ordered.
+
+        Lite topics lie in no queue of their parent, so their consumers, ordered too, ask brokers.
+        """
         topic, group_name = topic_of(request.topic), group_of(request.group)
         route = await self._brokers.route(topic)
         group = await self._metadata.group(group_name)
+        is_by_queue = group is not None and group.consume_message_orderly and lite_bind_topic(group) is None
         endpoints = self._endpoints(call, request.endpoints)
         counts = Counter(queue.broker_name for queue in route.subscribe)
         written = {queue.broker_name for queue in route.publish}
@@ -73,7 +79,7 @@ class RouteActivity:
                 continue
             broker = wire.Broker(name=broker_name, id=MASTER_ID, endpoints=endpoints)
             permission = wire.READ_WRITE if broker_name in written else wire.READ
-            queue_ids = range(count) if group is not None and group.consume_message_orderly else [_ANY_QUEUE]
+            queue_ids = range(count) if is_by_queue else [_ANY_QUEUE]
             for queue_id in queue_ids:
                 queue = wire.MessageQueue(topic=request.topic, id=queue_id, permission=permission, broker=broker)
                 response.assignments.add().message_queue.CopyFrom(queue)

@@ -1,6 +1,6 @@
 """SendMessage: one message, or several of one topic.
 
-Source: RocketMQ 5.3.3, `SendMessageActivity`, `ProducerProcessor`, `DefaultTopicMessageTypeValidator`.
+Source: RocketMQ 5.5.0, `SendMessageActivity`, `ProducerProcessor`, `DefaultTopicMessageTypeValidator`.
 Unlike there, each message of a batch has its own entry in the answer, and a broker that cannot be reached is not the
 end of a send: nothing was sent yet, so another broker takes it.
 """
@@ -87,12 +87,12 @@ class SendActivity:
             return await self._send_request(topic, _single(topic, messages[0]), messages)
         is_batch = (
             all(message.message_type in _BATCHABLE and not message.sys_flag for message in messages)
-            and len({message.message_group for message in messages}) == 1
+            and len({message.sharding_key for message in messages}) == 1
         )
         if is_batch:
             return await self._send_request(topic, _batch(topic, messages), messages)
-        if any(message.message_group for message in messages):
-            # In order, because messages of one group are.
+        if any(message.sharding_key for message in messages):
+            # In order, because messages of one group or lite topic are.
             return [await self._send_one(topic, message) for message in messages]
         return list(await asyncio.gather(*(self._send_one(topic, message) for message in messages)))
 
@@ -105,17 +105,17 @@ class SendActivity:
 
     async def _send_request(self, topic: str, request: SendRequest, messages: Sequence[Incoming]) -> list[SendResult]:
         route = await self._route(topic)
-        group = messages[0].message_group
+        key = messages[0].sharding_key
         failed: list[str] = []
         while True:
-            queue = self._queue(route, group, failed)
+            queue = self._queue(route, key, failed)
             try:
                 response = await self._brokers.send(request, queue, messages[0].born_ms)
             except (ConnectFailed, Refusal):
-                # Nothing was sent.  A message group stays with its queue.
+                # Nothing was sent.  A message group stays with its queue, and a lite topic with its broker.
                 self._brokers.instance.request_refresh(topic)
                 failed.append(queue.broker_name)
-                if group or len(failed) >= len({one.broker_name for one in route.publish}):
+                if key or len(failed) >= len({one.broker_name for one in route.publish}):
                     raise
                 continue
             return _results(response, queue, messages)
@@ -124,11 +124,11 @@ class SendActivity:
         route = self._brokers.instance.cached_route(topic)
         return await self._brokers.route(topic) if route is None or route.leaders is not None else route
 
-    def _queue(self, route: TopicRoute, group: str, failed: Sequence[str]) -> MessageQueue:
+    def _queue(self, route: TopicRoute, key: str, failed: Sequence[str]) -> MessageQueue:
         if not route.publish:
             raise Refusal(wire.FORBIDDEN, "no writable queue")
-        if group:
-            return route.publish[consistent_hash(java_hash_code(group), len(route.publish))]
+        if key:
+            return route.publish[consistent_hash(java_hash_code(key), len(route.publish))]
         return self._round_robin.choose(route, None, failed)
 
 

@@ -19,11 +19,14 @@ _FORMATS: Final = {"queueId": b'"%d"', "extraInfo": b"%b", "offset": b'"%d"'}
 _KNOWN: Final = 1024
 
 
-def ack_header(group: str, stored_topic: str, handle: PopHandle, offset: int) -> AckMessageRequestHeader:
+def ack_header(
+    group: str, stored_topic: str, handle: PopHandle, offset: int, lite_topic: str | None = None
+) -> AckMessageRequestHeader:
     """Return the header that acknowledges the message at `offset`."""
     return AckMessageRequestHeader(
-        consumer_group=group, topic=stored_topic, queue_id=handle.queue_id, extra_info=handle.encode(), offset=offset
-    )
+        consumer_group=group, topic=stored_topic, queue_id=handle.queue_id, extra_info=handle.encode(), offset=offset,
+        lite_topic=lite_topic,
+    )  # fmt: skip
 
 
 def encoded_ack(group: str, stored_topic: str, handle: PopHandle, offset: int, opaque: int) -> bytes:

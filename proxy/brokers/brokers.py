@@ -19,6 +19,7 @@ from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import AnswerUnreadable, ClientError, TopicNotFound, refusal
+from sprocket.client.pop.lite_popped import lite_popped_messages
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.send.send_request import SendRequest
@@ -35,6 +36,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse
 from sprocket.remoting.headers.admin import CreateTopicRequestHeader, ViewMessageRequestHeader
 from sprocket.remoting.headers.base import Header
+from sprocket.remoting.headers.lite import PopLiteMessageRequestHeader, PopLiteMessageResponseHeader
 from sprocket.remoting.headers.pop import (
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
@@ -69,6 +71,15 @@ class Brokers:
             remark = f"topic {topic} is static: the proxy serves no static topics, use a remoting client at the brokers"
             raise Refusal(wire.UNSUPPORTED, remark)
         return route
+
+    async def readable(self, topic: str) -> list[str]:
+        """Return the broker groups with a master and queues of `topic` to read, at least one."""
+        route = await self.route(topic)
+        names = sorted({queue.broker_name for queue in route.subscribe})
+        found = [name for name in names if self.instance.master_address(name) is not None]
+        if not found:
+            raise Refusal(wire.FORBIDDEN, "no readable queue")
+        return found
 
     async def is_known(self, broker_name: str, topic: str) -> bool:
         """Return whether a broker group has a master now; ask for the route of `topic` if not."""
@@ -142,7 +153,7 @@ class Brokers:
     async def pop(
         self,
         broker_name: str,
-        header: PopMessageRequestHeader,
+        header: PopMessageRequestHeader | PopLiteMessageRequestHeader,
         wait_s: float,
         unread: Callable[[ReceivedResponse], None],
     ) -> ReceivedResponse:
@@ -152,7 +163,9 @@ class Brokers:
         """
         channel, limit_s = await self._channel(broker_name), wait_s + _POLL_SLACK_S
         poll = _Poll(unread)
-        if channel.is_signing:
+        if isinstance(header, PopLiteMessageRequestHeader):
+            channel.request_for(poll, RequestCode.POP_LITE_MESSAGE, header, timeout_s=limit_s)
+        elif channel.is_signing:
             channel.request_for(poll, RequestCode.POP_MESSAGE, header, timeout_s=limit_s)
         else:
             opaque = channel.next_opaque()
@@ -163,14 +176,23 @@ class Brokers:
             poll.leave()
             raise
 
-    def popped(self, response: ReceivedResponse, topic: str, broker_name: str, asked_at: float) -> list[PoppedMessage]:
-        """Return what a pop took that was asked for at `asked_at`, monotonic s; nothing if no message came in time."""
+    def popped(
+        self, response: ReceivedResponse, topic: str, broker_name: str, asked_at: float, *, is_lite: bool = False
+    ) -> list[PoppedMessage]:
+        """Return what a pop took that was asked for at `asked_at`, monotonic s; nothing if no message came in time.
+
+        `is_lite`: it was a pop of the lite topics of `topic`.
+        """
         if response.code in _NOTHING:
             return []
         if response.code == ResponseCode.POLLING_FULL:
             raise Refusal(wire.TOO_MANY_REQUESTS, "polling full")
-        answer = header_of(self.success(response, broker_name), PopMessageResponseHeader)
+        self.success(response, broker_name)
         try:
+            if is_lite:
+                lite = header_of(response, PopLiteMessageResponseHeader)
+                return lite_popped_messages(response.body, lite, topic, broker_name, asked_at)
+            answer = header_of(response, PopMessageResponseHeader)
             return popped_messages(response.body, answer, topic, broker_name, asked_at)
         except ProtocolError as error:
             raise AnswerUnreadable(f"the answer of {broker_name} to a pop: {error}") from None
@@ -181,8 +203,8 @@ class Brokers:
         broker_name = handle.broker_name
         await self._check(receipt, topic)
         channel = await self._channel(broker_name)
-        if channel.is_signing:
-            header = ack_header(group, stored_topic, handle, receipt.offset)
+        if channel.is_signing or receipt.lite_topic:
+            header = ack_header(group, stored_topic, handle, receipt.offset, receipt.lite_topic or None)
             answer = channel.request(RequestCode.ACK_MESSAGE, header, timeout_s=TIMEOUT_S)
         else:
             opaque = channel.next_opaque()
@@ -228,6 +250,7 @@ class Brokers:
             offset=receipt.offset,
             invisible_time=invisible_ms,
             suspend=suspend or None,
+            lite_topic=receipt.lite_topic or None,
         )
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
         response = await self.ask(handle.broker_name, code, header, timeout_s=TIMEOUT_S)

@@ -17,10 +17,14 @@ _MAX_SPAN = 100_000
 
 
 class Receipt(NamedTuple):
-    """Handle of one popped message; `log_offset` is -1 if it is not known."""
+    """Handle of one popped message; `log_offset` is -1 if it is not known.
+
+    The text of a handle does not have the lite topic, empty for none: clients name it beside.
+    """
 
     handle: PopHandle
     log_offset: int = -1
+    lite_topic: str = ""
 
     @property
     def offset(self) -> int:
@@ -49,7 +53,7 @@ class Receipt(NamedTuple):
             invisible_ms=invisible_ms,
             revive_queue_id=revive_queue_id,
         )
-        return Receipt(handle, self.log_offset)
+        return Receipt(handle, self.log_offset, self.lite_topic)
 
     def stored_topic(self, topic: str, group: str) -> str:
         """Return the topic in the store.  Raises Refusal."""

@@ -1,11 +1,13 @@
 """gRPC consumers as members of their groups; pure.
 
-Source: RocketMQ 5.3.3, `ClientActivity.registerConsumer`, `buildConsumeType`, `buildSubscriptionDataSet`.
+Source: RocketMQ 5.5.0, `ClientActivity.registerConsumer`, `buildConsumeType`, `buildMessageModel`,
+`buildSubscriptionDataSet`.
 """
 
 from typing import Final
 
 from proxy.clients.members import Member
+from proxy.convert.client_types import ACTIVE_TYPES, is_lite
 from proxy.convert.filters import subscription_of
 from proxy.server.call import Call
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -46,8 +48,8 @@ def consumer_data(reported: wire.Settings) -> ConsumerData:
     entries = reported.subscription.subscriptions
     return ConsumerData(
         reported.subscription.group.name,
-        "CONSUME_ACTIVELY" if reported.client_type == wire.SIMPLE_CONSUMER else "CONSUME_PASSIVELY",
-        "CLUSTERING",
+        "CONSUME_ACTIVELY" if reported.client_type in ACTIVE_TYPES else "CONSUME_PASSIVELY",
+        "LITE_SELECTIVE" if is_lite(reported) else "CLUSTERING",
         "CONSUME_FROM_LAST_OFFSET",
         [subscription_of(entry.topic.name, entry.expression) for entry in entries],
     )

@@ -74,10 +74,10 @@ class Clients:
         self._silent_s = silent_s
         self._lost_s = lost_s
         self._died = died
-        # Called with a client that has reported here, and with the id of one that ended itself or is forgotten.
+        # Called with a client that has reported here, the id of one that ended itself, and one that is forgotten.
         self.on_report: list[Callable[[Client], None]] = []
         self.on_end: list[Callable[[str], None]] = []
-        self.on_forget: list[Callable[[str], None]] = []
+        self.on_forget: list[Callable[[Client], None]] = []
         self._clients: dict[str, Client] = {}
 
     def __len__(self) -> int:
@@ -163,7 +163,7 @@ class Clients:
             self._settings_bytes -= client.settings_bytes
             self._died(client_id)
             for listener in self.on_forget:
-                listener(client_id)
+                listener(client)
         return client
 
     def end(self, client_id: str) -> None:

@@ -38,9 +38,9 @@ class TelemetryStream:
         self._waiting: deque[wire.TelemetryCommand] = deque()
         self._writing: asyncio.Task[None] | None = None
 
-    def send(self, command: wire.TelemetryCommand) -> bool:
+    def send(self, command: wire.TelemetryCommand, max_waiting: int = MAX_WAITING) -> bool:
         """Write `command` soon.  Return False, and end the stream, if too many wait."""
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= max_waiting:
             peer_lines.warning(
                 logger, self.client_id, "event=telemetry_unread client=%r waiting=%d", self.client_id,
                 len(self._waiting),

@@ -9,7 +9,7 @@ from proxy.config import ProxyConfig
 from proxy.convert.delay_levels import delay_level
 from proxy.convert.reserved import BORN_HOST, REFUSED, TRACE_CONTEXT
 from proxy.status import Refusal
-from proxy.validation import check_built, check_tag, check_text, has_control_character
+from proxy.validation import check_lite_topic, check_tag, check_text, has_control_character
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms, is_timestamp, timestamp_ms
@@ -20,7 +20,7 @@ from sprocket.remoting.message.record import SysFlag
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _TYPES: Final = {
-    wire.MESSAGE_TYPE_UNSPECIFIED, wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION, wire.PRIORITY,
+    wire.MESSAGE_TYPE_UNSPECIFIED, wire.NORMAL, wire.FIFO, wire.DELAY, wire.TRANSACTION, wire.PRIORITY, wire.LITE,
 }  # fmt: skip
 
 
@@ -30,7 +30,7 @@ class Incoming(NamedTuple):
     body: bytes
     properties: str  # encoded
     message_id: str
-    message_group: str
+    sharding_key: str  # all messages with the same one go to the same queue
     message_type: MessageType  # as the properties say
     sys_flag: int
     born_ms: int
@@ -42,7 +42,6 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     system = message.system_properties
     body: bytes = message.body
     _check_body(body, config)
-    check_built(system, "lite_topic")
     if system.message_type not in _TYPES:
         raise Refusal(wire.UNSUPPORTED, f"messages of type {_type_name(system.message_type)} are not supported")
     table = _user_properties(message, config)
@@ -60,6 +59,10 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     if message_group:
         _check_group(message_group, config.max_message_group_size)
         table[names.SHARDING_KEY] = message_group
+    lite_topic: str = system.lite_topic
+    if lite_topic:
+        check_lite_topic(lite_topic, config.max_lite_topic_size)
+        table[names.LITE_TOPIC] = lite_topic
     if system.HasField("delivery_timestamp"):
         _add_delay(table, system, config, now_ms)
     if system.message_type == wire.TRANSACTION:
@@ -82,7 +85,8 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     size = len(text) if text.isascii() or len(text) > MAX_PROPERTIES_BYTES else len(text.encode())
     if size > MAX_PROPERTIES_BYTES:
         raise Refusal(wire.MESSAGE_PROPERTIES_TOO_LARGE, f"the properties exceed the max {MAX_PROPERTIES_BYTES}")
-    return Incoming(body, text, message_id, message_group, type_of(table.get), sys_flag, born_ms)
+    sharding_key = message_group or lite_topic
+    return Incoming(body, text, message_id, sharding_key, type_of(table.get), sys_flag, born_ms)
 
 
 def _type_name(message_type: int) -> str:

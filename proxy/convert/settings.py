@@ -1,9 +1,10 @@
 """Settings of a client: what it reported, with what the proxy and its group's configuration say; pure.
 
-Source: RocketMQ 5.3.3, `GrpcClientSettingsManager`.
+Source: RocketMQ 5.5.0, `GrpcClientSettingsManager`.
 """
 
 from proxy.config import ProxyConfig
+from proxy.convert.lite_groups import lite_client_quota
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration
 from sprocket.remoting.bodies.group import CustomizedRetryPolicy, ExponentialRetryPolicy, SubscriptionGroupConfig
@@ -41,6 +42,8 @@ def _add_subscription(settings: wire.Settings, group: SubscriptionGroupConfig, c
     subscription.receive_batch_size = config.grpc_client_consumer_long_polling_batch_size
     subscription.long_polling_timeout.CopyFrom(duration(config.grpc_client_consumer_max_long_polling_timeout_millis))
     subscription.fifo = group.consume_message_orderly
+    subscription.lite_subscription_quota = lite_client_quota(group)
+    subscription.max_lite_topic_size = config.max_lite_topic_size
     policy.max_attempts = max_attempts(group)
     retry = group.group_retry_policy
     if retry.type == "EXPONENTIAL":

@@ -41,7 +41,6 @@ _MAX_HOLD_MS: Final = 3_600_000
 _WITH_SUBSCRIPTION: Final = 0x4
 _V2: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _TRANSFERRED: Final = encoded_name("TRANSFER_FLAG")
-_LITE: Final = encoded_name(names.LITE_TOPIC)
 
 
 class MessageRoutes:
@@ -106,10 +105,6 @@ class MessageRoutes:
         # A text that is no UTF-8 goes on as it came; only its type is asked here.
         properties = (fields.get("i" if is_short else "properties") or "").encode("utf-8", "replace")
         topic = fields.get("b" if is_short else "topic") or ""
-        # The messages of a batch have their properties in its body.
-        is_batch = request.code == RequestCode.SEND_BATCH_MESSAGE
-        if find_last(properties, _LITE) or (is_batch and _LITE in request.body):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "messages with lite topics are not supported by the proxy")
         kind = type_of_encoded(properties)
         is_own = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
         if kind == "TRANSACTION" and not is_own:

@@ -36,7 +36,8 @@ _MAX_IDS: Final = 2000
 class SharedClients:
     """Clients of this worker and of the others, of whom it hears by the line that `open_link` opens.
 
-    `orphaned` is called when their supervisor is gone.
+    `orphaned` is called when their supervisor is gone.  `tell_lite_taken` gets client, group and lite topic of what
+    another worker heard from a broker.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class SharedClients:
         clients: Clients,
         held: HeldHandles,
         monotonic: Callable[[], float],
+        tell_lite_taken: Callable[[str, str, str], object],
     ) -> None:
+        self._tell_lite_taken = tell_lite_taken
         self._open_link = open_link
         self._orphaned = orphaned
         self._link: Link | None = None
@@ -106,14 +109,18 @@ class SharedClients:
     def _ended(self, client_id: str) -> None:
         self._send("end", client=client_id)
 
-    def _forgotten(self, client_id: str) -> None:
-        self._holders.pop(client_id, None)
-        self._said.discard(client_id)
+    def _forgotten(self, client: Client) -> None:
+        self._holders.pop(client.client_id, None)
+        self._said.discard(client.client_id)
 
     def _holds(self, client_id: str) -> None:
         if client_id not in self._said:
             self._said.add(client_id)
             self._send("holds", client=client_id)
+
+    def lite_taken(self, client_id: str, group: str, lite_topic: str) -> None:
+        """Tell the others that a client, whose telemetry stream is not here, no longer consumes a lite topic."""
+        self._send("lite_taken", client=client_id, group=group, lite_topic=lite_topic)
 
     async def held_elsewhere(self, client_id: str, group: str, message_id: str, given: str) -> Held | None:
         """Take a handle from the worker that holds it; None if no worker does."""
@@ -163,6 +170,9 @@ class SharedClients:
     def _on_end(self, message: Message) -> None:
         self._clients.remove(message["client"])
 
+    def _on_lite_taken(self, message: Message) -> None:
+        self._tell_lite_taken(message["client"], message["group"], message["lite_topic"])
+
     def _on_holds(self, message: Message) -> None:
         self._holders.setdefault(message["client"], set()).add(message["from"])
         self._clients.heard(message["client"])
@@ -189,14 +199,17 @@ _PLAIN: Final = ("client_id", "group", "topic", "message_id", "given", "received
 def _fields(held: Held | None) -> dict[str, Any] | None:
     if held is None:
         return None
-    return {**{name: getattr(held, name) for name in _PLAIN}, "receipt": held.receipt.encode()}
+    receipt = held.receipt
+    plain = {name: getattr(held, name) for name in _PLAIN}
+    return {**plain, "receipt": receipt.encode(), "lite_topic": receipt.lite_topic}
 
 
 def _held(fields: dict[str, Any] | None) -> Held | None:
     if fields is None:
         return None
     # It names the handle, so it has the message.
-    return Held(receipt=parse_receipt(fields["receipt"]), is_delivered=True, **dict(_plain(fields)))
+    receipt = parse_receipt(fields["receipt"])._replace(lite_topic=fields["lite_topic"])
+    return Held(receipt=receipt, is_delivered=True, **dict(_plain(fields)))
 
 
 def _plain(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -35,10 +35,18 @@ PROXY_MUTANTS: Final = (
     Mutant(
         "ordered messages acknowledged as a batch",
         "proxy/activity/ack.py",
-        "if len(batch) == 1 or any(entry.receipt.handle.is_ordered for entry in batch):",
+        "if len(batch) == 1 or any(entry.receipt.handle.is_ordered or entry.receipt.lite_topic for entry in batch):",
         "if len(batch) == 1:",
         "the queue of a FIFO group stays locked until the invisible time has passed",
         _ACKS,
+    ),
+    Mutant(
+        "renewed receipt without its lite topic",
+        "proxy/brokers/receipts.py",
+        "return Receipt(handle, self.log_offset, self.lite_topic)",
+        "return Receipt(handle, self.log_offset)",
+        "an acknowledgement reaches the queue of the parent, and the lite topic stays where it is",
+        ("tests/proxy/test_lite_topics.py",),
     ),
     Mutant(
         "expired receipt acknowledged",

@@ -13,6 +13,8 @@ _PROPERTIES = {
     "enableMixedMessageType": "true",
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "1000",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
 }
 
 

@@ -42,10 +42,9 @@ def signed(client: GrpcClient, user: str, password: str, *, signature: str | Non
     return client
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The folder of a broker's users: root may do everything, and reader may only consume."""
-    files = AuthFiles(tmp_path)
+def user_folder(folder: Path) -> Path:
+    """Make `folder` that of a broker's users: root may do everything, and reader may only consume."""
+    files = AuthFiles(folder)
     files.load()
     tables = AuthTables(files.save)
     tables.create_user(User("root", "secret", UserType.SUPER))
@@ -57,7 +56,12 @@ def folder(tmp_path: Path) -> Path:
         if resource is not None
     )
     tables.update_acl(Acl(Subject("reader"), (Policy(PolicyType.CUSTOM, entries),)))
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return user_folder(tmp_path)
 
 
 @pytest.fixture

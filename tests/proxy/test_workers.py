@@ -17,7 +17,7 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from tests.compat.ports import free_port
 from tests.metrics.prometheus_page import scrape_here
-from tests.proxy.rig import GrpcClient, consumer_settings, create_topic, handle_of
+from tests.proxy.rig import GrpcClient, consumer_settings, create_group, create_topic, handle_of
 from tests.waiting import until
 
 _WORKERS = 2
@@ -65,7 +65,8 @@ def _children(pid: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("broker")) as running:
+    properties = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    with Broker(tmp_path_factory.mktemp("broker"), properties=properties) as running:
         yield running
 
 
@@ -88,6 +89,47 @@ async def _connected(proxy: _Proxy, client_id: str) -> AsyncIterator[list[GrpcCl
 
 def _heartbeat(group: str) -> wire.HeartbeatRequest:
     return wire.HeartbeatRequest(group=wire.Resource(name=group), client_type=wire.PUSH_CONSUMER)
+
+
+def _subscribed(parent: str, group: str, lite: str) -> wire.SyncLiteSubscriptionRequest:
+    return wire.SyncLiteSubscriptionRequest(
+        action=wire.PARTIAL_ADD, topic=wire.Resource(name=parent), group=wire.Resource(name=group),
+        lite_topic_set=[lite],
+    )  # fmt: skip
+
+
+async def test_notice_of_a_taken_lite_topic_reaches_the_worker_with_the_stream(broker: Broker, proxy: _Proxy) -> None:
+    parent = await create_topic(broker, "LITE")
+    attributes = {"+lite.bind.topic": parent, "+lite.sub.model": "Exclusive"}
+    group = await create_group(broker, attributes=attributes)
+    async with _connected(proxy, "lite-first") as first, _connected(proxy, "lite-second") as second:
+        stream, answer = await first[0].report(consumer_settings(parent, group, wire.LITE_PUSH_CONSUMER))
+        assert answer.status.code == wire.OK
+        for number, client in enumerate(first):
+            # The broker tells the worker that brought the newest subscription.
+            for one in (client, second[0]):
+                answer = await one.call("SyncLiteSubscription", _subscribed(parent, group, f"chat-{number}"))
+                assert answer.status.code == wire.OK
+            async with asyncio.timeout(20):
+                told = await stream.read()
+            assert told.notify_unsubscribe_lite_command.lite_topic == f"chat-{number}"
+
+
+async def test_message_of_a_lite_topic_can_be_acknowledged_at_any_worker(broker: Broker, proxy: _Proxy) -> None:
+    parent = await create_topic(broker, "LITE")
+    group = await create_group(broker, attributes={"+lite.bind.topic": parent})
+    async with _connected(proxy, "lite-any") as clients:
+        stream, _ = await clients[0].report(consumer_settings(parent, group, wire.LITE_SIMPLE_CONSUMER))
+        await clients[0].call("SyncLiteSubscription", _subscribed(parent, group, "chat"))
+        for number, client in enumerate(clients):
+            await client.send(parent, str(number), lite_topic="chat", message_type=wire.LITE)
+            # Nothing comes before the one before is acknowledged.
+            (received,) = await clients[0].messages(parent, group, 1, auto_renew=True)
+            assert received.body == str(number).encode()
+            await asyncio.sleep(0.6 if number < 2 else 0)  # the proxy alone knows the newest handle
+            (entry,) = (await client.ack(parent, group, handle_of(received))).entries
+            assert entry.status.code == wire.OK
+        stream.cancel()
 
 
 async def test_start_line_names_the_processes(proxy: _Proxy) -> None:

@@ -50,7 +50,7 @@ class ConsumerData(msgspec.Struct, rename="camel"):
 
     group_name: str
     consume_type: str | None = "CONSUME_PASSIVELY"  # CONSUME_ACTIVELY, CONSUME_PASSIVELY, CONSUME_POP
-    message_model: str | None = "CLUSTERING"  # or BROADCASTING
+    message_model: str | None = "CLUSTERING"  # or BROADCASTING, LITE_SELECTIVE
     consume_from_where: str | None = "CONSUME_FROM_LAST_OFFSET"
     subscription_data_set: list[SubscriptionData] = []
     unit_mode: bool = False

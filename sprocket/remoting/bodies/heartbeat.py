@@ -15,7 +15,7 @@ from sprocket.remoting.codec.body_limits import LISTS, check_count
 from sprocket.remoting.codec.fastjson import loads
 
 _CONSUME_TYPES: Final = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
-_MESSAGE_MODELS: Final = ("BROADCASTING", "CLUSTERING")
+_MESSAGE_MODELS: Final = ("BROADCASTING", "CLUSTERING", "LITE_SELECTIVE")
 _CONSUME_FROM_WHERES: Final = (
     "CONSUME_FROM_LAST_OFFSET",
     "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",

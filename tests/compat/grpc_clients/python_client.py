@@ -14,6 +14,8 @@ from rocketmq import (
     ConsumeResult,
     Credentials,
     FilterExpression,
+    LitePushConsumer,
+    LiteSimpleConsumer,
     Message,
     MessageListener,
     Producer,
@@ -50,7 +52,7 @@ class Scenarios:
         made.receive(1, 10)  # a group begins at the end of a topic
         return made
 
-    def receive(self, consumer: SimpleConsumer, count: int, seconds: float) -> list[Message]:
+    def receive(self, consumer: SimpleConsumer | LiteSimpleConsumer, count: int, seconds: float) -> list[Message]:
         got: list[Message] = []
         end = time.monotonic() + seconds
         while len(got) < count and time.monotonic() < end:
@@ -156,6 +158,81 @@ class Scenarios:
         while len(got - {"warm"}) < 30 and time.monotonic() < end + 30:
             time.sleep(0.1)
         assert got - {"warm"} == {f"m{number}" for number in range(30)}, f"{len(got)} messages"
+        producer.shutdown()
+        consumer.shutdown()
+
+    def subscribe_lite(self, consumer: LitePushConsumer | LiteSimpleConsumer, lite: str) -> None:
+        """Subscribe as soon as the client knows its quota: it does not wait for its settings.
+
+        Client 5.1.2 subscribes each letter of a name, until it sends all its names 30 s later.
+        """
+        end = time.monotonic() + 20
+        while True:
+            try:
+                consumer.subscribe_lite(lite)
+                return
+            except Exception as error:
+                if "exceed quota: 0" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    def send_lite(self, producer: Producer, topic: str, lite: str, *bodies: str) -> None:
+        for body in bodies:
+            sent = message(topic, body)
+            sent.lite_topic = lite
+            producer.send(sent)
+
+    def lite(self, topic: str, group: str) -> None:
+        """A push consumer subscribes one of two lite topics, and later the other."""
+        got: list[tuple[str, str]] = []
+        failed = threading.Event()
+
+        class Listener(MessageListener):
+            def consume(self, message: Message) -> ConsumeResult:
+                body = message.body.decode()
+                if body == "a3" and not failed.is_set():
+                    failed.set()
+                    return ConsumeResult.FAILURE
+                got.append((message.lite_topic, body))
+                return ConsumeResult.SUCCESS
+
+        def wait(count: int) -> None:
+            end = time.monotonic() + 40
+            while len(got) < count and time.monotonic() < end:
+                time.sleep(0.05)
+
+        consumer = LitePushConsumer(self.configuration, group, topic, Listener())
+        consumer.startup()
+        self.subscribe_lite(consumer, "a")
+        producer = self.producer(topic)
+        first, second = [f"a{number}" for number in range(10)], [f"b{number}" for number in range(10)]
+        for one, other in zip(first, second, strict=True):
+            self.send_lite(producer, topic, "a", one)
+            self.send_lite(producer, topic, "b", other)
+        wait(10)
+        assert got == [("a", body) for body in first], f"{got}"
+        self.subscribe_lite(consumer, "b")
+        self.send_lite(producer, topic, "b", "b10")
+        wait(21)
+        assert got[10:] == [("b", body) for body in [*second, "b10"]], f"{got[10:]}"
+        consumer.unsubscribe_lite("a")
+        self.send_lite(producer, topic, "a", "nobody")
+        self.send_lite(producer, topic, "b", "b11")
+        wait(22)
+        assert got[21:] == [("b", "b11")], f"{got[21:]}"
+        producer.shutdown()
+        consumer.shutdown()
+
+    def lite_simple(self, topic: str, group: str) -> None:
+        consumer = LiteSimpleConsumer(topic, self.configuration, group, 5)
+        consumer.startup()
+        self.subscribe_lite(consumer, "a")
+        producer = self.producer(topic)
+        self.send_lite(producer, topic, "a", "a0", "a1", "a2")
+        self.send_lite(producer, topic, "b", "b0")
+        got = self.receive(consumer, 3, 30)
+        assert [(one.lite_topic, one.body.decode()) for one in got] == [("a", f"a{number}") for number in range(3)]
+        assert not self.receive(consumer, 1, 2)
         producer.shutdown()
         consumer.shutdown()
 

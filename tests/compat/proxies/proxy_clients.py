@@ -26,13 +26,13 @@ JAVA_SCENARIOS = (
     "normal-simple", "normal-push", "async-send", "fifo", "delay", "recall", "transaction", "orphan", "tag-filter",
     "sql-filter", "change-invisible", "dead-letter", "wrong-type", "renewal",
 )  # fmt: skip
-PYTHON_SCENARIOS = ("normal", "tag", "delay", "fifo", "transaction", "push", "priority")
+PYTHON_SCENARIOS = ("normal", "tag", "delay", "fifo", "transaction", "push", "priority", "lite", "lite_simple")
 NODE_SCENARIOS = ("normal", "tag", "fifo", "delay", "push")
 GO_SCENARIOS = ("normal", "tag", "fifo", "delay")
 
 _TYPES = {
     "fifo": "FIFO", "delay": "DELAY", "recall": "DELAY", "transaction": "TRANSACTION", "orphan": "TRANSACTION",
-    "priority": "PRIORITY",
+    "priority": "PRIORITY", "lite": "LITE", "lite_simple": "LITE",
 }  # fmt: skip
 
 

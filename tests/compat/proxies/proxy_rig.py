@@ -17,7 +17,10 @@ from tests.compat.java_client import Outcome
 from tests.compat.ports import free_port
 from tests.compat.proxies import proxy_clients
 
-PROPERTIES = {"enablePropertyFilter": "true", "recallMessageEnable": "true", "transactionCheckInterval": "5000"}
+PROPERTIES = {
+    "enablePropertyFilter": "true", "recallMessageEnable": "true", "transactionCheckInterval": "5000",
+    "enableLmq": "true", "enableMultiDispatch": "true",
+}  # fmt: skip
 _START_LIMIT_S = 60
 # The scenario `renewal` works for 12 s on a message.
 _SETTINGS = {"defaultInvisibleTimeMills": "8000", "renewAheadTimeMillis": "5000", "renewSchedulePeriodMillis": "1000"}
@@ -96,8 +99,9 @@ def prepare(broker: Broker, run: str, scenarios: Sequence[str]) -> None:
             assert made.code == 0, made.remark
             group = SubscriptionGroupConfig(
                 f"{topic}-group",
-                consume_message_orderly=name == "fifo",
+                consume_message_orderly=name in ("fifo", "lite"),
                 retry_max_times=1 if name == "dead-letter" else 16,
+                attributes={"+lite.bind.topic": topic} if proxy_clients.type_of(name) == "LITE" else {},
             )
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             assert (await client.invoke(broker.address, code, None, dumps(group))).code == 0

@@ -134,21 +134,27 @@ async def test_broker_that_is_not_there(caller: Caller, topic: str) -> None:
     assert answer.code == ResponseCode.SYSTEM_ERROR and "nobody" in (answer.remark or "")
 
 
-async def test_messages_with_a_lite_topic_are_refused(broker: Broker, topic: str) -> None:
+async def test_a_lite_topic_is_for_topics_of_its_type(broker: Broker, caller: Caller, topic: str) -> None:
+    parent, properties = await create_topic(broker, "LITE"), "__LITE_TOPIC\x01chat\x02"
+    for name, text, is_taken in ((parent, properties, True), (parent, "", False), (topic, properties, False)):
+        for number, fields in (
+            (code.SEND_MESSAGE_V2, caller.send_fields(name, properties=text)),
+            (code.SEND_MESSAGE, {"topic": name, "properties": text, "producerGroup": "g", "defaultTopic": "TBW102",
+                                 "defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "0", "bornTimestamp": "0",
+                                 "flag": "0"}),
+        ):  # fmt: skip
+            answer = await caller.ask(number, fields, b"x")
+            expected = ResponseCode.SUCCESS if is_taken else ResponseCode.MESSAGE_ILLEGAL
+            assert answer.code == expected, (name, text, answer.remark)
+
+
+async def test_a_batch_has_no_lite_topics(broker: Broker, topic: str) -> None:
     async with running(broker, enable_topic_message_type_check=False) as rig:
         caller = Caller(rig)
-        properties = "__LITE_TOPIC\x011\x02"
-        single = caller.send_fields(topic, properties=properties)
-        for number, fields, body in (
-            (code.SEND_MESSAGE_V2, single, b"x"),
-            (code.SEND_MESSAGE, {"topic": topic, "properties": properties}, b"x"),
-            (code.SEND_BATCH_MESSAGE, caller.send_fields(topic), batched(b"x", properties, 0)),
-        ):
-            answer = await caller.ask(number, fields, body)
-            assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "not supported" in (answer.remark or "")
-        # The end of another name is none.
-        others = caller.send_fields(topic, properties=f"MY{properties}")
-        assert (await caller.ask(code.SEND_MESSAGE_V2, others, b"x")).code == ResponseCode.SUCCESS
+        properties = "__LITE_TOPIC\x01chat\x02"
+        fields = caller.send_fields(topic) | {"m": "true"}
+        answer = await caller.ask(code.SEND_BATCH_MESSAGE, fields, batched(b"x", properties, 0))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "lite topics" in (answer.remark or "")
         await caller.client.close()
 
 

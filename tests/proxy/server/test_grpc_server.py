@@ -10,6 +10,7 @@ from proxy.listeners import Listener
 from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
 from proxy.server.grpc_server import GrpcServer
 from proxy.server.intake import Intake
+from sprocket.grpc_wire import messaging_pb2 as wire
 from tests.proxy.rig import Anybody
 
 
@@ -27,15 +28,37 @@ class RecordingServer:
         self.registered.append(service)
 
 
+class Context:
+    """A call of a client, whose request is empty."""
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    def invocation_metadata(self) -> list[tuple[str, str]]:
+        return [("x-mq-client-id", "client")]
+
+    async def read(self) -> bytes:
+        return b""
+
+
 async def _telemetry(call: Any, command: Any, stream: Any) -> None: ...
+
+
+def _dispatcher() -> Dispatcher:
+    methods = Methods({}, {}, _telemetry, lambda client_id, stream: None)
+    listener = Listener("default", 0)
+    return Dispatcher(methods, lambda: listener, Anybody(), Intake(1, 1), Limits(1, 1))
+
+
+async def test_method_that_is_not_built_is_refused_by_name() -> None:
+    answer = await _dispatcher().handlers()["SyncLiteSubscription"].stream_unary(None, Context())
+    read = wire.SyncLiteSubscriptionResponse.FromString(answer) if type(answer) is bytes else answer
+    assert read.status.code == wire.UNSUPPORTED and "SyncLiteSubscription" in read.status.message
 
 
 def test_every_service_is_found_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     server = RecordingServer()
     monkeypatch.setattr(grpc.aio, "server", lambda **_: server)
-    methods = Methods({}, {}, _telemetry, lambda client_id, stream: None)
-    listener = Listener("default", 0)
-    dispatcher = Dispatcher(methods, lambda: listener, Anybody(), Intake(1, 1), Limits(1, 1))
-    GrpcServer(dispatcher, ProxyConfig(), is_shared=False)
+    GrpcServer(_dispatcher(), ProxyConfig(), is_shared=False)
     assert server.registered == []
     assert {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection", SERVICE.full_name} == {*server.generic}

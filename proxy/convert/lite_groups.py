@@ -1,0 +1,79 @@
+"""Groups that consume lite topics, as their attributes say, and what their clients may do; pure.
+
+Source: RocketMQ 5.5.0, `SubscriptionGroupAttributes`, `SubscriptionGroupConfig.getLiteSubClientQuota`,
+`ClientProcessor.validateLiteMode`, `validateLiteBindTopic`, `validateLiteSubscriptionQuota`.
+"""
+
+from typing import Final
+
+from proxy.convert.client_types import is_lite
+from proxy.status import Refusal
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+
+_BIND_TOPIC: Final = "lite.bind.topic"
+_CLIENT_QUOTA: Final = "lite.sub.client.quota"
+_DEFAULT_QUOTA: Final = 2000
+# What a client may have beyond its quota in one request: the brokers know better what it has.
+_QUOTA_BUFFER: Final = 300
+_INT_MAX: Final = (1 << 31) - 1
+_MAX_DIGITS: Final = 10
+
+
+def lite_bind_topic(group: SubscriptionGroupConfig) -> str | None:
+    """Return the topic whose lite topics a group consumes; None if it consumes none."""
+    return group.attributes.get(_BIND_TOPIC) or None
+
+
+def lite_client_quota(group: SubscriptionGroupConfig) -> int:
+    """Return how many lite topics a client of a group may subscribe.
+
+    Unlike RocketMQ, which passes on the -1 of no limit: clients take it for a limit below 1.
+    """
+    text = group.attributes.get(_CLIENT_QUOTA, "")
+    if text == "-1":
+        return _INT_MAX
+    if not (text.isascii() and text.isdigit()):
+        return _DEFAULT_QUOTA
+    return min(int(text), _INT_MAX) if len(text) <= _MAX_DIGITS else _INT_MAX
+
+
+def check_lite_mode(reported: wire.Settings, group: SubscriptionGroupConfig | None) -> None:
+    """Raise Refusal for a consumer of lite topics in another group, or another consumer in a group of lite topics.
+
+    `group` is None if no broker knows it.
+    """
+    name = reported.subscription.group.name
+    if is_lite(reported):
+        for entry in reported.subscription.subscriptions:
+            check_bind_topic(name, group, entry.topic.name)
+        if group is None or lite_bind_topic(group) is None:
+            raise _not_lite(name, group)
+    elif group is not None and lite_bind_topic(group) is not None:
+        raise Refusal(wire.ILLEGAL_CONSUMER_GROUP, f"lite group must use LITE mode: {name}")
+
+
+def check_bind_topic(name: str, group: SubscriptionGroupConfig | None, topic: str) -> SubscriptionGroupConfig:
+    """Return the group `name` if it consumes lite topics of `topic`.  Raises Refusal."""
+    if group is None:
+        raise _not_lite(name, group)
+    expected = lite_bind_topic(group)
+    if expected is None:
+        raise _not_lite(name, group)
+    if expected != topic:
+        what = f"lite group {name} is expected to bind topic {expected}, but actual is {topic}"
+        raise Refusal(wire.ILLEGAL_TOPIC, what)
+    return group
+
+
+def check_quota(group: SubscriptionGroupConfig, count: int) -> None:
+    """Raise Refusal if `count` lite topics of one client are too many."""
+    quota = lite_client_quota(group)
+    if count > quota + _QUOTA_BUFFER:
+        raise Refusal(wire.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, f"lite subscription quota exceeded: {quota}")
+
+
+def _not_lite(name: str, group: SubscriptionGroupConfig | None) -> Refusal:
+    if group is None:
+        return Refusal(wire.ILLEGAL_CONSUMER_GROUP, f"group not found: {name}")
+    return Refusal(wire.ILLEGAL_CONSUMER_GROUP, f"regular group cannot use LITE mode: {name}")
