@@ -182,9 +182,9 @@ async def running(
         await proxy.stop()
 
 
-async def create_topic(broker: Broker, kind: str = "NORMAL", queues: int = 2) -> str:
+async def create_topic(broker: Broker, kind: str = "NORMAL", queues: int = 2, name: str = "") -> str:
     """A new topic for messages of this kind."""
-    name = f"Proxy{kind}{next(_numbers)}"
+    name = name or f"Proxy{kind}{next(_numbers)}"
     header = CreateTopicRequestHeader(
         topic=name, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
         topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=False, attributes=f"+message.type={kind}",
@@ -193,9 +193,9 @@ async def create_topic(broker: Broker, kind: str = "NORMAL", queues: int = 2) ->
     return name
 
 
-async def create_group(broker: Broker, **settings: Any) -> str:
+async def create_group(broker: Broker, name: str = "", **settings: Any) -> str:
     """A new consumer group."""
-    name = f"group-{next(_numbers)}"
+    name = name or f"group-{next(_numbers)}"
     body = dumps(SubscriptionGroupConfig(name, **settings))
     await _ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
     return name

@@ -1,6 +1,7 @@
 """Lite topics of gRPC clients: sends, subscriptions, receives in order, acknowledgements, notices to clients."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,21 @@ from acl.auth.settings import AuthSettings
 from proxy.activity.receive import MAX_HELD
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.client import GetConsumerConnectionListRequestHeader
 from sprocket.testing import Broker
 from tests.proxy.remoting.test_remoting_port import Caller
-from tests.proxy.rig import GrpcClient, Rig, consumer_settings, create_group, create_topic, handle_of, running
+from tests.proxy.rig import (
+    GrpcClient,
+    Rig,
+    consumer_settings,
+    create_group,
+    create_topic,
+    handle_of,
+    receive_request,
+    running,
+)
 from tests.proxy.test_access import signed, user_folder
+from tests.proxy.test_commands import broker_tool
 
 _LIMIT_S = 20
 
@@ -381,3 +393,52 @@ async def test_remoting_clients_send_to_lite_topics(broker: Broker, lite: Lite) 
     assert answer.code == 0, answer.remark
     assert await lite.bodies(consumer, 1) == [("chat", "by remoting")]
     await caller.client.close()
+
+
+async def test_brokers_know_the_group_of_lite_consumers(broker: Broker) -> None:
+    async with running(broker, register_consumers_at_brokers=True) as rig, broker_tool(rig) as tool:
+        lite = await _lite(broker, rig)
+        await lite.consumer()
+        header = GetConsumerConnectionListRequestHeader(consumer_group=lite.group)
+        async with asyncio.timeout(_LIMIT_S):
+            while (found := await tool.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)).code:
+                await asyncio.sleep(0.05)
+        assert json.loads(found.body)["messageModel"] == "LITE_SELECTIVE"
+
+
+async def _all_of(lite: Lite, consumer: GrpcClient, broker_name: str) -> list[tuple[str, str]]:
+    """Receive and acknowledge everything that a broker has."""
+    found: list[tuple[str, str]] = []
+    request = receive_request(lite.topic, lite.group, wait_s=0)
+    request.message_queue.broker.name = broker_name
+    while True:
+        parts = await consumer.stream("ReceiveMessage", request)
+        received = [part.message for part in parts if part.HasField("message")]
+        if not received:
+            return found
+        found += [(one.system_properties.lite_topic, one.body.decode()) for one in received]
+        await lite.ack(consumer, *received)
+
+
+async def test_subscriptions_reach_every_broker_of_the_parent(broker: Broker, tmp_path: Path) -> None:
+    light = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    second = {**light, "namesrvAddr": broker.namesrv, "brokerName": "second-of-lite"}
+    with Broker(tmp_path, properties=second) as other:
+        async with running(broker) as rig:
+            lite = await _lite(broker, rig)
+            await create_topic(other, "LITE", name=lite.topic)
+            await create_group(other, attributes={"+lite.bind.topic": lite.topic}, name=lite.group)
+            await rig.proxy.brokers.instance.refresh_route(lite.topic)
+            names = [f"chat-{number}" for number in range(20)]
+            consumer = await lite.consumer()
+            await lite.subscribe(consumer, *names)
+            for name in names:
+                await lite.send(name, "one", "two")
+            found: list[tuple[str, str]] = []
+            for broker_name in await rig.proxy.brokers.readable(lite.topic):
+                before = len(found)
+                found += await _all_of(lite, consumer, broker_name)
+                assert len(found) > before, "a broker had nothing"
+            assert len(found) == 40
+            for name in names:
+                assert [body for lite_topic, body in found if lite_topic == name] == ["one", "two"]
