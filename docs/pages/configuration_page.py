@@ -56,7 +56,8 @@ restart. The keys of TLS are read again when their files change, see [security.m
 _NO_EFFECT = """\
 They are those of RocketMQ 5.3.3 and 5.5.1; each causes a warning. Of the newer ones, `liteLag*` are about metrics of
 lite topics, which are not built, and `liteEvent*` about a repeated search for their messages, which no broker of ours
-needs. `*RocksDB*`, `*Rocksdb*` and `combineCQ*` are about RocksDB, which Sprocket does not use. Lists of topics and groups are deleted without a limit (`batchDelete*MaxRate`).
+needs. `*RocksDB*`, `*Rocksdb*` and `combineCQ*` are about RocksDB, which Sprocket does not use. Lists of topics and
+groups are deleted without a limit (`batchDelete*MaxRate`).
 """
 
 
