@@ -43,7 +43,7 @@ def test_names_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("field", "number"),
-    [("consumeType", b"3"), ("messageModel", b"2"), ("consumeFromWhere", b"6"), ("messageModel", b"-1")],
+    [("consumeType", b"3"), ("messageModel", b"3"), ("consumeFromWhere", b"6"), ("messageModel", b"-1")],
 )
 def test_a_place_beyond_the_last_is_refused(field: str, number: bytes) -> None:
     body = b'{"clientID":"c","consumerDataSet":[{"groupName":"g","%s":%s}]}' % (field.encode(), number)
