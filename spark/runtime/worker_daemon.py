@@ -22,9 +22,16 @@ def until_spark_hangs_up(worker: Callable[..., int]) -> Callable[..., int]:
         try:
             return worker(*arguments)
         except BrokenPipeError:
+            # From Python 3.13 on, a file that still has data for the connection tells about it again when it is freed.
+            sys.unraisablehook = _report_unless_hung_up
             return _HUNG_UP
 
     return run
+
+
+def _report_unless_hung_up(unraisable: "sys.UnraisableHookArgs") -> None:
+    if not isinstance(unraisable.exc_value, BrokenPipeError):
+        sys.__unraisablehook__(unraisable)
 
 
 def main() -> None:

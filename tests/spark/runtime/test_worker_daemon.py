@@ -24,7 +24,9 @@ print(messages.count())
 """
 
 
-def test_only_the_end_of_the_connection_is_silent() -> None:
+def test_only_the_end_of_the_connection_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+
     def hung_up(*_: object) -> int:
         raise BrokenPipeError
 
