@@ -9,7 +9,6 @@ from collections.abc import Callable
 from broker.core import BrokerCore
 from broker.lite.order import LITE_QUEUE_ID, LiteOrder
 from broker.pop.order_info import ILLEGAL
-from broker.subscription.group_attributes import lite_bind_topic
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
@@ -18,6 +17,7 @@ from sprocket.remoting.headers.pop import (
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
 )
+from sprocket.remoting.message.lite_groups import lite_bind_topic
 from sprocket.remoting.message.lite_topics import lite_queue
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE, PopHandle, parse_handle
 

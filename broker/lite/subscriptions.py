@@ -1,4 +1,4 @@
-"""Which client of which group subscribes which lite topics.  Pure.
+"""Registry of the lite topics that each client of a group subscribes.  Pure.
 
 Beyond RocketMQ a client is known by its id and its group, so that nobody ends the subscriptions of another group's
 client, and in an exclusive group the whole set that a client states takes no lite topic from another client.
@@ -15,9 +15,8 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.remoting.bodies.lite import OffsetOption, OffsetOptionType
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.lite_groups import CLIENT_QUOTA_BUFFER
 
-# What a group's quota of a client leaves over (`ClientProcessor.validateLiteSubscriptionQuota`).
-_QUOTA_BUFFER: Final = 300
 # Lite topics that a client lost to another one, to remember; RocketMQ has no limit.
 _MAX_EVICTED: Final = 2000
 # Clients per step of a clean-up.
@@ -187,7 +186,7 @@ class LiteSubscriptions:
         """Raise RequestError if a client may not grow from `before` to `after` subscriptions."""
         if after <= before:
             return
-        if how.client_quota is not None and after > how.client_quota + _QUOTA_BUFFER:
+        if how.client_quota is not None and after > how.client_quota + CLIENT_QUOTA_BUFFER:
             remark = f"lite subscription quota exceeded: {how.client_quota}"
             raise RequestError(ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, remark)
         most = self._max_count()

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.attributes import Attribute, one_of
+from sprocket.remoting.message.lite_groups import (
+    DEFAULT_CLIENT_QUOTA,
+    LITE_BIND_TOPIC,
+    LITE_CLIENT_QUOTA,
+    lite_bind_topic,
+)
 
 _PRIORITY_FACTOR: Final = "priority.factor"
 _ALWAYS: Final = 100
-_LITE_BIND_TOPIC: Final = "lite.bind.topic"
 _LITE_SUB_MODEL: Final = "lite.sub.model"
-_LITE_CLIENT_QUOTA: Final = "lite.sub.client.quota"
 _LITE_MAX_EVENTS: Final = "lite.sub.client.max.event.cnt"
 _LITE_RESET_EXCLUSIVE: Final = "lite.sub.reset.offset.exclusive"
 _LITE_RESET_UNSUBSCRIBE: Final = "lite.sub.reset.offset.unsubscribe"
 _LITE_WILDCARD: Final = "lite.sub.wildcard"
 _EXCLUSIVE: Final = "Exclusive"
-_DEFAULT_QUOTA: Final = 2000
 _MIN_EVENTS: Final = 10
 
 
@@ -41,9 +44,9 @@ def _is_event_count(text: str) -> bool:
 
 GROUP_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     _PRIORITY_FACTOR: Attribute(_is_factor, f"a number from 0 to {_ALWAYS}", True),
-    _LITE_BIND_TOPIC: Attribute(bool, "the name of a topic of type LITE", True),
+    LITE_BIND_TOPIC: Attribute(bool, "the name of a topic of type LITE", True),
     _LITE_SUB_MODEL: one_of("Shared", _EXCLUSIVE, changeable=True),
-    _LITE_CLIENT_QUOTA: Attribute(_is_quota, "a number, or -1", True),
+    LITE_CLIENT_QUOTA: Attribute(_is_quota, "a number, or -1", True),
     _LITE_MAX_EVENTS: Attribute(_is_event_count, f"a number from {_MIN_EVENTS}", True),
     _LITE_RESET_EXCLUSIVE: one_of("true", "false", changeable=True),
     _LITE_RESET_UNSUBSCRIBE: one_of("true", "false", changeable=True),
@@ -73,22 +76,17 @@ class LiteGroup:
     resets_on_unsubscribe: bool
 
 
-def lite_bind_topic(attributes: Mapping[str, str]) -> str | None:
-    """Return the topic whose lite topics a group consumes; None if it consumes none."""
-    return attributes.get(_LITE_BIND_TOPIC) or None
-
-
 def lite_group(attributes: Mapping[str, str]) -> LiteGroup | None:
     """Return how a group consumes lite topics; None if it does not."""
     parent = lite_bind_topic(attributes)
     if parent is None:
         return None
-    quota, events = attributes.get(_LITE_CLIENT_QUOTA, ""), attributes.get(_LITE_MAX_EVENTS, "")
+    quota, events = attributes.get(LITE_CLIENT_QUOTA, ""), attributes.get(_LITE_MAX_EVENTS, "")
     return LiteGroup(
         parent,
         is_exclusive=attributes.get(_LITE_SUB_MODEL) == _EXCLUSIVE,
         is_wildcard=_LITE_WILDCARD in attributes,
-        client_quota=None if quota == "-1" else int(quota) if _is_number(quota) else _DEFAULT_QUOTA,
+        client_quota=None if quota == "-1" else int(quota) if _is_number(quota) else DEFAULT_CLIENT_QUOTA,
         max_events=int(events) if _is_event_count(events) else None,
         resets_on_eviction=attributes.get(_LITE_RESET_EXCLUSIVE) == "true",
         resets_on_unsubscribe=attributes.get(_LITE_RESET_UNSUBSCRIBE) == "true",

@@ -10,13 +10,13 @@ from typing import Final
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.config import ProxyConfig
-from proxy.convert.lite_groups import lite_bind_topic
 from proxy.listeners import endpoints_for
 from proxy.server.call import Call
 from proxy.status import OK, status
 from proxy.validation import group_of, topic_of
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.message.lite_groups import lite_bind_topic
 
 _ACCEPTED: Final = {
     "NORMAL": [wire.NORMAL],
@@ -69,7 +69,7 @@ class RouteActivity:
         topic, group_name = topic_of(request.topic), group_of(request.group)
         route = await self._brokers.route(topic)
         group = await self._metadata.group(group_name)
-        is_by_queue = group is not None and group.consume_message_orderly and lite_bind_topic(group) is None
+        is_by_queue = group is not None and group.consume_message_orderly and lite_bind_topic(group.attributes) is None
         endpoints = self._endpoints(call, request.endpoints)
         counts = Counter(queue.broker_name for queue in route.subscribe)
         written = {queue.broker_name for queue in route.publish}

@@ -10,19 +10,15 @@ from proxy.convert.client_types import is_lite
 from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.message.lite_groups import (
+    CLIENT_QUOTA_BUFFER,
+    DEFAULT_CLIENT_QUOTA,
+    LITE_CLIENT_QUOTA,
+    lite_bind_topic,
+)
 
-_BIND_TOPIC: Final = "lite.bind.topic"
-_CLIENT_QUOTA: Final = "lite.sub.client.quota"
-_DEFAULT_QUOTA: Final = 2000
-# What a client may have beyond its quota in one request: the brokers know better what it has.
-_QUOTA_BUFFER: Final = 300
 _INT_MAX: Final = (1 << 31) - 1
 _MAX_DIGITS: Final = 10
-
-
-def lite_bind_topic(group: SubscriptionGroupConfig) -> str | None:
-    """Return the topic whose lite topics a group consumes; None if it consumes none."""
-    return group.attributes.get(_BIND_TOPIC) or None
 
 
 def lite_client_quota(group: SubscriptionGroupConfig) -> int:
@@ -30,11 +26,11 @@ def lite_client_quota(group: SubscriptionGroupConfig) -> int:
 
     Unlike RocketMQ, which passes on the -1 of no limit: clients take it for a limit below 1.
     """
-    text = group.attributes.get(_CLIENT_QUOTA, "")
+    text = group.attributes.get(LITE_CLIENT_QUOTA, "")
     if text == "-1":
         return _INT_MAX
     if not (text.isascii() and text.isdigit()):
-        return _DEFAULT_QUOTA
+        return DEFAULT_CLIENT_QUOTA
     return min(int(text), _INT_MAX) if len(text) <= _MAX_DIGITS else _INT_MAX
 
 
@@ -47,9 +43,9 @@ def check_lite_mode(reported: wire.Settings, group: SubscriptionGroupConfig | No
     if is_lite(reported):
         for entry in reported.subscription.subscriptions:
             check_bind_topic(name, group, entry.topic.name)
-        if group is None or lite_bind_topic(group) is None:
+        if group is None or lite_bind_topic(group.attributes) is None:
             raise _not_lite(name, group)
-    elif group is not None and lite_bind_topic(group) is not None:
+    elif group is not None and lite_bind_topic(group.attributes) is not None:
         raise Refusal(wire.ILLEGAL_CONSUMER_GROUP, f"lite group must use LITE mode: {name}")
 
 
@@ -57,7 +53,7 @@ def check_bind_topic(name: str, group: SubscriptionGroupConfig | None, topic: st
     """Return the group `name` if it consumes lite topics of `topic`.  Raises Refusal."""
     if group is None:
         raise _not_lite(name, group)
-    expected = lite_bind_topic(group)
+    expected = lite_bind_topic(group.attributes)
     if expected is None:
         raise _not_lite(name, group)
     if expected != topic:
@@ -69,7 +65,7 @@ def check_bind_topic(name: str, group: SubscriptionGroupConfig | None, topic: st
 def check_quota(group: SubscriptionGroupConfig, count: int) -> None:
     """Raise Refusal if `count` lite topics of one client are too many."""
     quota = lite_client_quota(group)
-    if count > quota + _QUOTA_BUFFER:
+    if count > quota + CLIENT_QUOTA_BUFFER:
         raise Refusal(wire.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, f"lite subscription quota exceeded: {quota}")
 
 

@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` 
 
 from broker.names import illegal_group, illegal_new_group
 from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.subscription.group_attributes import lite_bind_topic
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.table_pages import TablePages
 from sprocket.common.errors import RequestError
@@ -23,6 +22,7 @@ from sprocket.remoting.headers.admin import (
     GetSubscriptionGroupConfigRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
+from sprocket.remoting.message.lite_groups import lite_bind_topic
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 

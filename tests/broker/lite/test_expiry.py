@@ -18,7 +18,7 @@ def _has(broker: Broker, lite: str) -> bool:
     return (lite_queue(PARENT, lite), 0) in broker.store.queues()
 
 
-async def test_an_idle_lite_topic_is_deleted_with_its_offsets_and_begins_anew(tmp_path: Path) -> None:
+async def test_an_idle_lite_topic_is_deleted_with_its_offsets_and_starts_again_at_0(tmp_path: Path) -> None:
     clock = ManualClock()
     async with lite_broker(tmp_path, expiration="10", clock=clock, **_SHORT) as (broker, client):
         await subscribe(client, "c1", "idle", "busy")

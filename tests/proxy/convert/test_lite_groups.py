@@ -2,10 +2,11 @@
 
 import pytest
 
-from proxy.convert.lite_groups import check_bind_topic, check_quota, lite_bind_topic, lite_client_quota
+from proxy.convert.lite_groups import check_bind_topic, check_quota, lite_client_quota
 from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.message.lite_groups import lite_bind_topic
 
 
 def _group(**attributes: str) -> SubscriptionGroupConfig:
@@ -27,7 +28,7 @@ def test_quota_of_a_client_fits_its_field(text: str, quota: int) -> None:
 
 
 def test_group_without_a_parent_consumes_no_lite_topics() -> None:
-    assert lite_bind_topic(_group()) is None and lite_bind_topic(_group(bind_topic="")) is None
+    assert lite_bind_topic(_group().attributes) is None and lite_bind_topic(_group(bind_topic="").attributes) is None
     for group, topic, code in (
         (None, "t", wire.ILLEGAL_CONSUMER_GROUP),
         (_group(), "t", wire.ILLEGAL_CONSUMER_GROUP),
