@@ -465,6 +465,11 @@ class MessageStore:
         queue = self._table.by_key.get((topic, queue_id))
         return 0 if queue is None else queue.max_offset
 
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next message gets, confirmed or not; 0 for an unknown queue."""
+        queue = self._table.by_key.get((topic, queue_id))
+        return 0 if queue is None else queue.next_offset
+
     def entry(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int] | None:
         """Return (physical_offset, size_bytes, tags_code) of a message; None if the queue does not have it."""
         queue = self._table.by_key.get((topic, queue_id))

@@ -119,8 +119,13 @@ class OffsetProcessor:
         return Response()
 
     def get_max_offset(self, request: Request[GetMaxOffsetRequestHeader]) -> Response:
-        """Return the queue offset after the newest message that consumers may see."""
-        offset = self._store.max_offset(request.header.topic, request.header.queue_id)
+        """Return the queue offset after the newest message that consumers may see.
+
+        With ``committed=false`` also messages count that are still being flushed or replicated.
+        """
+        header = request.header
+        end_of = self._store.max_offset if header.committed else self._store.next_offset
+        offset = end_of(header.topic, header.queue_id)
         return Response(header=GetMaxOffsetResponseHeader(offset=offset))
 
     def get_min_offset(self, request: Request[GetMinOffsetRequestHeader]) -> Response:

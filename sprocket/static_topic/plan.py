@@ -34,7 +34,8 @@ from sprocket.static_topic.logical_queues import (
 
 BLOCK_SEQ_SIZE: Final = 10_000
 """Logical offsets of a block; a new leader begins with a block of its own (`DEFAULT_BLOCK_SEQ_SIZE`)."""
-_EPOCH_STEP: Final = 1000
+EPOCH_STEP: Final = 1000
+"""What an epoch has more than the one before, at least (`createTopicConfigMapping`)."""
 
 
 class PlanType(StrEnum):
@@ -103,8 +104,8 @@ def creation_plan(
     loads.update(queue.leader for queue in known.values())
     new = range(len(known), queue_count)
     for number, broker in zip(new, least_loaded(loads, len(new), lambda _: random()), strict=True):
-        config = planned.setdefault(broker, _empty(topic, broker))
-        _host(config, number, [_new_item(config, broker, gen=0, logic_offset=0)])
+        config = planned.setdefault(broker, empty_config(topic, broker))
+        host(config, number, [new_item(config, broker, gen=0, logic_offset=0)])
     return _plan(topic, PlanType.CREATE_OR_UPDATE, planned, extent, queue_count, now_ms, [])
 
 
@@ -117,18 +118,50 @@ def remapping_plan(
     """
     _check_targets(targets)
     known, extent = _known(topic, configs, now_ms)
-    planned = _with_offsets(configs, known)
     moved = moves({number: queue.leader for number, queue in known.items()}, sorted(targets))
+    plan = _moving_plan(topic, moved, configs, known, extent, now_ms)
+    check_leaders(all_queues(plan.broker_config_map).values(), targets)
+    return plan
+
+
+def drain_plan(
+    topic: str, broker: str, targets: Collection[str], configs: BrokerConfigs, *, now_ms: int
+) -> TopicRemappingDetailWrapper:
+    """Return the plan that moves the logical queues of `broker` to the least loaded of `targets`; no others move.
+
+    Raises MappingError if brokers differ, or if an earlier remapping has not decided its offsets.
+    """
+    _check_targets(targets)
+    if broker in targets:
+        raise MappingError(f"broker {broker} cannot take the queues that leave it")
+    known, extent = _known(topic, configs, now_ms)
+    leaving = [number for number, queue in sorted(known.items()) if queue.leader == broker]
+    loads = Counter(dict.fromkeys(sorted(targets), 0))
+    loads.update(queue.leader for queue in known.values() if queue.leader in targets)
+    order = sorted(targets)
+    moved = dict(zip(leaving, least_loaded(loads, len(leaving), order.index), strict=True))
+    return _moving_plan(topic, moved, configs, known, extent, now_ms)
+
+
+def _moving_plan(
+    topic: str,
+    moved: Mapping[int, str],
+    configs: BrokerConfigs,
+    known: Mapping[int, LogicalQueue],
+    extent: Extent,
+    now_ms: int,
+) -> TopicRemappingDetailWrapper:
+    """Return the plan that moves each logical queue of `moved` to its broker."""
+    planned = _with_offsets(configs, known)
     for number, broker in moved.items():
         old = planned[known[number].leader]
-        config = planned.setdefault(broker, _empty(topic, broker))
+        config = planned.setdefault(broker, empty_config(topic, broker))
         items = list(deepcopy(known[number].items))
-        items.append(_new_item(config, broker, gen=items[-1].gen + 1, logic_offset=UNDECIDED))
-        _host(config, number, items)
+        items.append(new_item(config, broker, gen=items[-1].gen + 1, logic_offset=UNDECIDED))
+        host(config, number, items)
         detail_of(known[number].leader, old).hosted_queues[str(number)] = deepcopy(items)
     plan = _plan(topic, PlanType.REMAPPING, planned, extent, extent.total_queues, now_ms, sorted(set(moved.values())))
     plan.broker_to_map_out = sorted({known[number].leader for number in moved})
-    check_leaders(all_queues(planned).values(), targets)
     return plan
 
 
@@ -137,7 +170,7 @@ def complete(plan: TopicRemappingDetailWrapper, clusters: Iterable[Collection[st
     total = max(detail_of(*entry).total_queues for entry in plan.broker_config_map.items())
     others = {name for names in clusters if not plan.broker_config_map.keys().isdisjoint(names) for name in names}
     for broker in sorted(others - plan.broker_config_map.keys()):
-        plan.broker_config_map[broker] = _empty(plan.topic, broker, plan.epoch, total)
+        plan.broker_config_map[broker] = empty_config(plan.topic, broker, plan.epoch, total)
 
 
 def check_plan(topic: str, plan: TopicRemappingDetailWrapper) -> None:
@@ -192,7 +225,7 @@ def _plan(
     now_ms: int,
     map_in: list[str],
 ) -> TopicRemappingDetailWrapper:
-    epoch = max(old.epoch + _EPOCH_STEP, now_ms)
+    epoch = max(old.epoch + EPOCH_STEP, now_ms)
     for broker, config in planned.items():
         detail = detail_of(broker, config)
         detail.epoch, detail.total_queues = epoch, queue_count
@@ -206,13 +239,14 @@ def _check_targets(targets: Collection[str]) -> None:
         raise MappingError("no target broker is given")
 
 
-def _empty(topic: str, broker: str, epoch: int = 0, total_queues: int = 0) -> TopicConfigAndQueueMapping:
+def empty_config(topic: str, broker: str, epoch: int = 0, total_queues: int = 0) -> TopicConfigAndQueueMapping:
+    """Return what a broker without queues of the topic stores."""
     detail = TopicQueueMappingDetail(topic=topic, total_queues=total_queues, bname=broker, epoch=epoch)
     of_topic = TopicConfig(topic, 0, 0)
     return TopicConfigAndQueueMapping(**msgspec.structs.asdict(of_topic), mapping_detail=detail)
 
 
-def _new_item(config: TopicConfigAndQueueMapping, broker: str, *, gen: int, logic_offset: int) -> LogicQueueMappingItem:
+def new_item(config: TopicConfigAndQueueMapping, broker: str, *, gen: int, logic_offset: int) -> LogicQueueMappingItem:
     """Return an item on a physical queue that the broker gets for it."""
     item = LogicQueueMappingItem(gen, config.write_queue_nums, broker, logic_offset)
     config.write_queue_nums += 1
@@ -220,5 +254,6 @@ def _new_item(config: TopicConfigAndQueueMapping, broker: str, *, gen: int, logi
     return item
 
 
-def _host(config: TopicConfigAndQueueMapping, number: int, items: list[LogicQueueMappingItem]) -> None:
+def host(config: TopicConfigAndQueueMapping, number: int, items: list[LogicQueueMappingItem]) -> None:
+    """Set the items of a logical queue in what a broker stores."""
     detail_of("", config).hosted_queues[str(number)] = items

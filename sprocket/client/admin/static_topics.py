@@ -4,16 +4,18 @@ Source: RocketMQ 5.3.3, `MQAdminUtils`.  Different here: a plan whose execution 
 again, because offsets that a broker has already been told are taken from there instead of being decided twice.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
+from functools import partial
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
-from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.client.answers import header_of
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
-from sprocket.remoting.bodies.stats import TopicStatsTable
-from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapping
+from sprocket.remoting.bodies.topic_queue_mapping import LogicQueueMappingItem, TopicConfigAndQueueMapping
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from sprocket.static_topic.item_checks import Items, MappingError
-from sprocket.static_topic.logical_queues import detail_of
+from sprocket.static_topic.logical_queues import BrokerConfigs, all_queues, detail_of
 from sprocket.static_topic.plan import (
     BLOCK_SEQ_SIZE,
     TopicRemappingDetailWrapper,
@@ -21,8 +23,13 @@ from sprocket.static_topic.plan import (
     check_plan,
     complete,
     creation_plan,
+    drain_plan,
     remapping_plan,
 )
+from sprocket.static_topic.unfinished import finishing_plan, is_unfinished, trimming_plan
+
+OnStep = Callable[[int], None]
+"""Called with the number of each step of a move."""
 
 
 class StaticTopics:
@@ -94,28 +101,102 @@ class StaticTopics:
         *,
         force: bool = False,
         block_size: int = BLOCK_SEQ_SIZE,
+        exact: bool = False,
+        on_step: OnStep = lambda step: None,
     ) -> None:
         """Move queues in the five steps of `MQAdminUtils.remappingStaticTopic`; `block_size` is in logical offsets.
 
-        Between two steps a queue always has at most one leader that takes messages under a known offset.
+        Between two steps a queue always has at most one leader that takes messages under a known offset.  With `exact`
+        it has no leader for a moment: new leaders learn of their queues when the old ones have ended, and their logical
+        offsets follow without a gap.  `on_step` is called before each step.
         """
         check_plan(topic, plan)
         plan = deepcopy(plan)
         masters = _masters(await self._admin.cluster_info(), plan.broker_config_map)
         await self._take_decided(plan, masters)
         map_in, map_out = sorted(plan.broker_to_map_in), sorted(plan.broker_to_map_out)
-        # 1: the new leaders may be written, without a logical offset.
-        await self._tell(plan, map_in, masters, force=force)
-        # 2: the old leaders may not be written any more.
+        if not exact:
+            on_step(1)  # The new leaders may be written, without a logical offset.
+            await self._tell(plan, map_in, masters, force=force)
+        on_step(2)  # The old leaders may not be written any more.
         await self._tell(plan, map_out, masters, force=force)
-        # 3: the logical offsets follow from where the old leaders ended.
+        on_step(3)  # The logical offsets follow from where the old leaders ended.
         for broker in map_out:
-            _decide(plan, broker, await self._admin.broker_topic_stats(masters[broker], topic), block_size)
-        # 4: the new leaders learn them.
+            ends = await self._ends(topic, plan, broker, masters[broker], exact=exact)
+            _decide(plan, broker, ends, _follow if exact else partial(block_seq_round_up, block_size=block_size))
+        on_step(4)  # The new leaders learn them.
         await self._tell(plan, map_in, masters, force=force)
-        # 5: the other brokers learn the epoch.
+        on_step(5)  # The other brokers learn the epoch.
         others = plan.broker_config_map.keys() - {*map_in, *map_out}
         await self._tell(plan, sorted(others), masters, force=force)
+
+    async def finish(self, topic: str, *, exact: bool = False, on_step: OnStep = lambda step: None) -> bool:
+        """Finish a change that stopped half-way; return whether there was one.  All brokers must be registered."""
+        configs = await self.configs(topic)
+        if not configs or not is_unfinished(topic, configs):
+            return False
+        plan = finishing_plan(topic, configs, now_ms=self._wall_ms(), random=self._random)
+        await self.remap(topic, await self._completed(plan), exact=exact, on_step=on_step)
+        return True
+
+    async def drain(
+        self,
+        topic: str,
+        broker: str,
+        targets: Collection[str],
+        *,
+        exact: bool = False,
+        on_step: OnStep = lambda step: None,
+    ) -> int:
+        """Move the queues that `broker` leads to `targets`; return their number."""
+        configs = await self.configs(topic)
+        plan = drain_plan(topic, broker, targets, configs, now_ms=self._wall_ms())
+        return await self._moved(topic, plan, configs, exact=exact, on_step=on_step)
+
+    async def join(self, topic: str, broker: str, *, exact: bool = False, on_step: OnStep = lambda step: None) -> int:
+        """Move an equal share of a topic's queues to `broker`; return their number."""
+        configs = await self.configs(topic)
+        leaders = {queue.leader for queue in all_queues(configs).values()}
+        plan = remapping_plan(topic, {*leaders, broker}, configs, now_ms=self._wall_ms())
+        return await self._moved(topic, plan, configs, exact=exact, on_step=on_step)
+
+    async def _moved(
+        self,
+        topic: str,
+        plan: TopicRemappingDetailWrapper,
+        configs: BrokerConfigs,
+        *,
+        exact: bool,
+        on_step: OnStep,
+    ) -> int:
+        before = {number: queue.leader for number, queue in all_queues(configs).items()}
+        after = {number: queue.leader for number, queue in all_queues(plan.broker_config_map).items()}
+        count = sum(leader != after[number] for number, leader in before.items())
+        if count:
+            await self.remap(topic, await self._completed(plan), exact=exact, on_step=on_step)
+        return count
+
+    async def trim(self, topic: str, broker: str) -> None:
+        """Remove the physical queues of `broker`, which leads none, from the topic: its messages are not read again."""
+        configs = await self.configs(topic)
+        plan = await self._completed(trimming_plan(topic, broker, configs, now_ms=self._wall_ms()))
+        await self.create(topic, plan)
+
+    async def _ends(
+        self, topic: str, plan: TopicRemappingDetailWrapper, broker: str, address: str, *, exact: bool
+    ) -> dict[int, int]:
+        """Return where the queues ended that `broker` gives away, by queue id."""
+        if not exact:
+            table = (await self._admin.broker_topic_stats(address, topic)).offset_table
+            return {queue.queue_id: extent.max_offset for queue, extent in table.items() if queue.broker_name == broker}
+        ends = {}
+        for _, items in _given_away(plan, broker):
+            number = items[-2].queue_id
+            # A message that waits for its flush is behind the end that consumers see, and before that of the queue.
+            header = GetMaxOffsetRequestHeader(topic=topic, queue_id=number, committed=False, lo=False)
+            response = await self._admin.ask(address, RequestCode.GET_MAX_OFFSET, header)
+            ends[number] = header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
+        return ends
 
     async def _tell(
         self, plan: TopicRemappingDetailWrapper, brokers: Iterable[str], masters: dict[str, str], *, force: bool
@@ -149,11 +230,22 @@ def _masters(info: ClusterInfo, brokers: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _decide(plan: TopicRemappingDetailWrapper, broker: str, stats: TopicStatsTable, block_size: int) -> None:
-    """Set the logical offsets of the queues that `broker` gives away, whose extents are in `stats`."""
+def _given_away(plan: TopicRemappingDetailWrapper, broker: str) -> Iterable[tuple[str, Items]]:
+    """Yield the id and the items of each queue that `broker` gives away, whose next offset the plan does not have."""
     for number, items in detail_of(broker, plan.broker_config_map[broker]).hosted_queues.items():
-        if len(items) < 2 or items[-1].is_decided or items[-2].bname != broker:
-            continue
+        if len(items) >= 2 and not items[-1].is_decided and items[-2].bname == broker:
+            yield number, items
+
+
+def _follow(offset: int) -> int:
+    return offset
+
+
+def _decide(
+    plan: TopicRemappingDetailWrapper, broker: str, ends: Mapping[int, int], begin: Callable[[int], int]
+) -> None:
+    """Set the logical offsets of the queues that `broker` gives away; `begin` returns the one after an end."""
+    for number, items in _given_away(plan, broker):
         leader = plan.broker_config_map.get(items[-1].bname)
         hosted = None if leader is None else detail_of(items[-1].bname, leader).hosted_queues.get(number)
         if hosted is None or hosted[-1].gen != items[-1].gen:
@@ -161,14 +253,14 @@ def _decide(plan: TopicRemappingDetailWrapper, broker: str, stats: TopicStatsTab
                 f"broker {items[-1].bname} shall lead logical queue {number}, but the plan does not say so"
             )
         if not hosted[-1].is_decided:
-            hosted[-1].logic_offset = _begin(plan.topic, items, stats, block_size)
+            hosted[-1].logic_offset = _begin(items[-2], ends, begin)
         items[-1].logic_offset = hosted[-1].logic_offset
 
 
-def _begin(topic: str, items: Items, stats: TopicStatsTable, block_size: int) -> int:
-    old = items[-2]
-    extent = stats.offset_table.get(MessageQueue(topic, old.bname, old.queue_id))
-    if extent is None or extent.max_offset < old.start_offset:
-        shown = "unknown" if extent is None else extent.max_offset
+def _begin(old: LogicQueueMappingItem, ends: Mapping[int, int], begin: Callable[[int], int]) -> int:
+    end = ends.get(old.queue_id)
+    if end is None or end < old.start_offset:
+        shown = "unknown" if end is None else end
         raise MappingError(f"the maximum offset of queue {old.queue_id} on broker {old.bname} is {shown}")
-    return block_seq_round_up(old.logical_open(extent.max_offset), block_size)
+    # Logical offsets rise from item to item, also after a queue that had no message.
+    return max(begin(old.logical_open(end)), old.max_logical_offset + 1)

@@ -23,6 +23,7 @@ from sprocket.remoting.headers.admin import (
     GetTopicStatsInfoRequestHeader,
 )
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
+from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.routes import NoHeader
 from sprocket.static_topic.item_checks import check_items, check_kept
@@ -47,6 +48,7 @@ class StaticBroker(FakeServer):
                 route(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, self._config),
                 route(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader, self._stats),
                 route(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader, self._consumed),
+                route(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader, self._end),
             ]
         )
         self.name = name
@@ -89,6 +91,13 @@ class StaticBroker(FakeServer):
         topic = request.header.topic
         queues = [MessageQueue(topic, self.name, each) for each in range(self.topics[topic].write_queue_nums)]
         return Response(body=dumps(TopicStatsTable(dict.fromkeys(queues, TopicOffset(0, self.sent, 5)))))
+
+    def _end(self, request: Request[GetMaxOffsetRequestHeader]) -> Response:
+        if not self._cluster.take(Asked(self.name, request.code)):
+            return Response(ResponseCode.SYSTEM_ERROR, "the test stops here")
+        # Three more messages wait for their flush.
+        waiting = 0 if request.header.committed else 3
+        return Response(header=GetMaxOffsetResponseHeader(offset=self.sent + waiting))
 
     def _consumed(self, request: Request[GetConsumeStatsRequestHeader]) -> Response:
         table = {}

@@ -93,6 +93,56 @@ async def test_queues_move_in_the_order_of_rocketmq() -> None:
         ]
 
 
+async def test_an_exact_move_ends_the_old_leaders_first_and_leaves_no_gap() -> None:
+    async with site() as here:
+        await here.create(2, "broker-a")
+        here.cluster.brokers["broker-a"].sent = 12_345
+        here.cluster.asked.clear()
+        assert await here.topics.drain("t", "broker-a", ["broker-b"], exact=True) == 2
+        assert [(asked.broker, asked.code, asked.undecided) for asked in here.cluster.asked] == [
+            ("broker-a", CREATE, ("0", "1")),  # the old leader may not be written any more
+            ("broker-a", RequestCode.GET_MAX_OFFSET, ()),  # where its queues ended, with what waits for its flush
+            ("broker-a", RequestCode.GET_MAX_OFFSET, ()),
+            ("broker-b", CREATE, ()),  # the new leader may be written from there on
+            ("broker-c", CREATE, ()),
+        ]
+        items = here.cluster.brokers["broker-b"].items("t", 0)
+        assert [item.logic_offset for item in items] == [0, 12_348]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("taken", range(6))
+async def test_a_drain_that_stopped_anywhere_is_finished_without_its_file(taken: int, *, exact: bool) -> None:
+    async with site() as here:
+        await here.create(2, "broker-a")
+        assert not await here.topics.finish("t")
+        here.cluster.asked.clear()
+        here.cluster.fails_after = taken
+        try:
+            await here.topics.drain("t", "broker-a", ["broker-b"], exact=exact)
+        except AdminError as error:
+            assert "the test stops here" in str(error)
+        here.cluster.fails_after = None
+        assert await here.topics.finish("t", exact=exact) == (0 < taken < 5)
+        await here.topics.drain("t", "broker-a", ["broker-b"], exact=exact)
+        assert here.cluster.leaders("t") == {0: "broker-b", 1: "broker-b"}
+        for number in range(2):
+            offsets = [item.logic_offset for item in here.cluster.brokers["broker-b"].items("t", number)]
+            assert offsets == [0, 3 if exact else 10_000]
+
+
+async def test_a_broker_that_joins_gets_its_share_and_one_that_was_drained_is_trimmed() -> None:
+    async with site() as here:
+        await here.create(6, "broker-a", "broker-b")
+        assert await here.topics.join("t", "broker-c") == 2
+        assert await here.topics.join("t", "broker-c") == 0
+        assert await here.topics.drain("t", "broker-a", ["broker-b", "broker-c"]) == 2
+        await here.topics.trim("t", "broker-a")
+        for name in ("broker-b", "broker-c"):
+            for number in range(6):
+                assert all(item.bname != "broker-a" for item in here.cluster.brokers[name].items("t", number))
+
+
 async def test_a_queue_moves_there_and_back_and_further() -> None:
     async with site() as here:
         await here.create(3, "broker-a")
