@@ -1,12 +1,12 @@
 """Request as access control sees it: the account that it names, and what it asks for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from acl.auth.model import Action as AuthAction
-from acl.auth.model import Resource
+from acl.auth.model import Resource, ResourceType
 from acl.remote_addresses import Parts
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
@@ -30,11 +30,22 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     account: str
 
 
+# Some namespace, whichever it is.
+ANY_NAMESPACE: Final = Resource(ResourceType.NAMESPACE, None)
+# Returns whether a list shows a name.
+NameFilter = Callable[[str], bool]
+
+
 class Needed(msgspec.Struct, frozen=True):
-    """One permission that a request needs in ACL 2.0: one of `actions` must be allowed on `resource`."""
+    """One permission that a request needs in ACL 2.0: one of `actions` must be allowed on `resource`.
+
+    The same permission on `instead` is enough, too.  With `ANY_NAMESPACE` there, the response has only the names
+    in namespaces on which the caller has it.
+    """
 
     resource: Resource
     actions: tuple[AuthAction, ...]
+    instead: Resource | None = None
 
     @property
     def name(self) -> str:

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from acl.access_request import AccessRequest, FailedAttempt, Verdict
+from acl.access_request import AccessRequest, FailedAttempt, NameFilter, Verdict
 from acl.audit_log import AuditLog
 from acl.auth.model import Action as AuthAction
-from acl.auth.requests import of_message
+from acl.auth.requests import FILTERED, of_message
 from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
 from acl.passes import admit, covers, made
@@ -62,6 +62,10 @@ class Policy(Protocol):
 
     def check_right(self, account: str, asked: AccessRequest, /) -> None:
         """Raise RequestError unless `account`, which has proved itself before, may do what `asked` needs."""
+        ...
+
+    def visible(self, account: str, asked: AccessRequest, /) -> NameFilter | None:
+        """Return which names an admitted list shows `account`; None: all."""
         ...
 
     @property
@@ -233,6 +237,12 @@ class Gate:
             return False
         return True
 
+    def visible(self, account: str, asked: AccessRequest) -> NameFilter | None:
+        """Return which names an admitted list shows `account`; None: all."""
+        filters = [policy.visible(account, asked) for policy in self._policies]
+        found = [shows for shows in filters if shows is not None]
+        return (lambda name: all(shows(name) for shows in found)) if found else None
+
     def _check_failures(self, asked: AccessRequest) -> None:
         """Refuse, unchecked, an address that failed too often, except on connections that have signed before."""
         if self._attempts.is_locked(asked.peer, self._clock.monotonic()) and not self._is_white(asked):
@@ -304,21 +314,26 @@ class Doorway:
         if account is None:
             return None
         decoded = self._table.routed(request, fields)
-        if asked.code in RECHECKED:
-            request.access = Access(self._gate, asked)
+        if asked.code in RECHECKED or (account and asked.code in FILTERED):
+            request.access = Access(self._gate, asked, account)
         elif account and decoded[0].header is not AllFields:  # a pass is for names in typed headers
             self._gate.give_pass(channel, account, request, numbers)
         return decoded
 
 
 class Access:
-    """Second check for a handler, once it knows the request's resources."""
+    """Second check for a handler, once it knows the request's resources; `account` is empty if none was needed."""
 
-    __slots__ = ("_asked", "_gate")
+    __slots__ = ("_account", "_asked", "_gate")
 
-    def __init__(self, gate: Gate, asked: AccessRequest) -> None:
+    def __init__(self, gate: Gate, asked: AccessRequest, account: str) -> None:
         self._gate = gate
         self._asked = asked
+        self._account = account
+
+    def visible(self) -> NameFilter | None:
+        """Return which names a list shows the caller; None: all."""
+        return self._gate.visible(self._account, self._asked) if self._account else None
 
     def require(self, channel: RemotingChannel, topic: str, action: AuthAction, group: str | None) -> None:
         """Raise RequestError unless the caller may also do `action` on messages of `topic`, as a member of `group`."""

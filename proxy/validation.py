@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from proxy.convert.resources import full_name
 from proxy.status import Refusal
 from sprocket.client.arguments import check_group, check_topic
 from sprocket.client.errors import IllegalMessage
@@ -21,7 +22,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 def topic_of(resource: wire.Resource) -> str:
     """Return the name of a topic that clients may use.  Raises Refusal."""
-    return _topic(resource.name)
+    return _topic(full_name(resource))
 
 
 @lru_cache(_KNOWN)
@@ -48,7 +49,7 @@ def check_lite_topic(name: str, max_bytes: int) -> None:
 
 def group_of(resource: wire.Resource) -> str:
     """Return the name of a consumer group that clients may use.  Raises Refusal."""
-    return _group(resource.name)
+    return _group(full_name(resource))
 
 
 @lru_cache(_KNOWN)

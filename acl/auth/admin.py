@@ -15,6 +15,7 @@ from acl.auth.infos import acl_info, acl_of, policy_type_of, resource_of, user_i
 from acl.auth.model import Subject, User, UserStatus, UserType
 from acl.auth.policy import AuthPolicy
 from acl.auth.tables import AuthTables
+from acl.visible_names import visible_names
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.next_turn import to_its_end
 from sprocket.common.refusal_reasons import Reason
@@ -114,7 +115,8 @@ class AuthAdminProcessor:
 
     def list_users(self, request: Request[ListUsersRequestHeader]) -> Response:
         """Return the users whose names contain the filter; no body if there are none."""
-        users = self._tables.list_users(request.header.filter)
+        shows = visible_names(request)
+        users = [user for user in self._tables.list_users(request.header.filter) if not shows or shows(user.username)]
         tells = self._tells_passwords(request)
         return Response(body=dumps([user_info(user, with_password=tells) for user in users]) if users else b"")
 
@@ -169,7 +171,9 @@ class AuthAdminProcessor:
 
     def list_acls(self, request: Request[ListAclsRequestHeader]) -> Response:
         """Return the acls that match the filters; no body if none does."""
-        acls = self._tables.list_acls(request.header.subject_filter, request.header.resource_filter)
+        shows, header = visible_names(request), request.header
+        found = self._tables.list_acls(header.subject_filter, header.resource_filter)
+        acls = [acl for acl in found if not shows or shows(acl.subject.name)]
         return Response(body=dumps([acl_info(acl) for acl in acls]) if acls else b"")
 
 

@@ -2,7 +2,7 @@
 
 Matching custom entries come first; default ones count only if no custom one matches.  Among matching entries the most
 exact one decides: a type before ``*``, a name before a prefix, a longer prefix before a shorter one, a prefix before
-all of a type, and among equals deny before allow.
+all of a type, and among equals deny before allow.  A namespace counts as the prefix of the names in it.
 Source: RocketMQ, `AclAuthorizationHandler.comparePolicyEntries` after the changes 9540 and 9785.  That of 5.3.3 is not
 an order: a shorter prefix comes before a longer one, and allow before deny; between a name and a prefix, or a name and
 all of a type, the entry written last may decide.
@@ -13,6 +13,7 @@ from typing import Final
 
 from acl.auth.model import Acl, Action, Decision, PolicyEntry, PolicyType, Resource, ResourcePattern, ResourceType
 from acl.remote_addresses import Parts
+from sprocket.remoting.message.namespaces import SEPARATOR
 
 _EXACTNESS: Final = {ResourcePattern.LITERAL: 0, ResourcePattern.PREFIXED: 1, ResourcePattern.ANY: 2}
 _NONE: Final[tuple[PolicyEntry, ...]] = ()
@@ -21,12 +22,14 @@ _NONE: Final[tuple[PolicyEntry, ...]] = ()
 def precedence(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
     """Return the sort key of an entry; the smallest decides."""
     resource = entry.resource
-    return (
-        resource.resource_type is ResourceType.ANY,
-        _EXACTNESS[resource.pattern],
-        -len(resource.name or ""),
-        entry.decision is not Decision.DENY,
-    )
+    pattern, chars = resource.pattern, len(resource.name or "")
+    if resource.resource_type is ResourceType.NAMESPACE:
+        if pattern is not ResourcePattern.PREFIXED:
+            chars += len(SEPARATOR)  # after which the names in it differ
+        if pattern is ResourcePattern.LITERAL:
+            pattern = ResourcePattern.PREFIXED
+    is_any = resource.resource_type is ResourceType.ANY
+    return is_any, _EXACTNESS[pattern], -chars, entry.decision is not Decision.DENY
 
 
 class AclIndex:
@@ -44,6 +47,10 @@ class AclIndex:
                 return entry
         return None
 
+    def allows_in_a_namespace(self, actions: Sequence[Action], source: Parts | None) -> bool:
+        """Return whether some entry of a namespace allows any of `actions` from `source`."""
+        return any(policy.allows_in_a_namespace(actions, source) for policy in self._policies)
+
 
 class _PolicyIndex:
     """Entries of one policy: those for one name by that name, the others in the order in which they decide."""
@@ -52,7 +59,8 @@ class _PolicyIndex:
         self._exact: dict[tuple[str, str | None], tuple[PolicyEntry, ...]] = {}
         self._others: list[PolicyEntry] = []
         for entry in sorted(entries, key=precedence):
-            if entry.resource.pattern is ResourcePattern.LITERAL:
+            named = entry.resource.pattern is ResourcePattern.LITERAL
+            if named and entry.resource.resource_type is not ResourceType.NAMESPACE:
                 key = entry.resource.resource_type.value, entry.resource.name
                 self._exact[key] = (*self._exact.get(key, _NONE), entry)
             else:
@@ -67,3 +75,12 @@ class _PolicyIndex:
             if entry.matches(resource, actions, source):
                 return entry
         return None
+
+    def allows_in_a_namespace(self, actions: Sequence[Action], source: Parts | None) -> bool:
+        """Return whether some entry of a namespace allows any of `actions` from `source`."""
+        return any(
+            entry.resource.resource_type is ResourceType.NAMESPACE
+            and entry.decision is Decision.ALLOW
+            and entry.means(actions, source)
+            for entry in self._others
+        )

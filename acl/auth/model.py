@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from acl.auth.addresses import SourceAddresses
 from acl.remote_addresses import Parts
+from sprocket.remoting.message.namespaces import namespace_of
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 E = TypeVar("E", bound=Enum)
@@ -61,6 +62,9 @@ class ResourceType(Enum):
     NAMESPACE = "Namespace"
     TOPIC = "Topic"
     GROUP = "Group"
+
+
+_IN_NAMESPACES: Final = frozenset({ResourceType.TOPIC, ResourceType.GROUP})
 
 
 class ResourcePattern(Enum):
@@ -133,7 +137,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Topic, group, cluster or namespace, or a pattern for several; `name` is None for all of a type."""
+    """Topic, group, cluster or namespace, or a pattern for several; `name` is None for all of a type.
+
+    A namespace covers the topics and groups in it.  RocketMQ knows the type, and never asks for it.
+    """
 
     resource_type: ResourceType
     name: str | None
@@ -188,6 +195,8 @@ class Resource:
         """Return whether this covers `asked`, a single resource."""
         if self.resource_type is ResourceType.ANY:
             return True
+        if self.resource_type is ResourceType.NAMESPACE and asked.resource_type in _IN_NAMESPACES:
+            return asked.name is not None and self._covers(namespace_of(asked.name))
         if self.resource_type is not asked.resource_type:
             return False
         if self.pattern is ResourcePattern.ANY:
@@ -195,6 +204,14 @@ class Resource:
         if self.pattern is ResourcePattern.LITERAL:
             return self.name == asked.name
         return asked.name is not None and asked.name.startswith(self.name or "")
+
+    def _covers(self, namespace: str) -> bool:
+        """Return whether this resource, of namespaces, covers the topics and groups in `namespace`."""
+        if not namespace:
+            return False
+        if self.pattern is ResourcePattern.LITERAL:
+            return namespace == self.name
+        return self.pattern is ResourcePattern.ANY or namespace.startswith(self.name or "")
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,18 @@ import hmac
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from acl.access_request import AccessRequest, FailedAttempt, Needed, Verdict
+from acl.access_request import ANY_NAMESPACE, AccessRequest, FailedAttempt, NameFilter, Needed, Verdict
 from acl.auth.addresses import address_text
 from acl.auth.errors import AuthRefused
 from acl.auth.evaluation import AclIndex
-from acl.auth.model import Decision, User, UserStatus, UserType
+from acl.auth.model import Action, Decision, Resource, ResourceType, User, UserStatus, UserType
 from acl.auth.settings import AuthSettings
 from acl.auth.tables import AuthTables
 from acl.grants import Grants, grant
 from acl.remote_addresses import Parts
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
+from sprocket.remoting.message.namespaces import namespace_of
 
 # Checked for an unknown user, so that the response takes as long.
 _NO_KEY: Final = "no user has this password"
@@ -34,6 +35,28 @@ class _NotProved(FailedAttempt):
 
     def __init__(self, why: str) -> None:
         super().__init__(ResponseCode.NO_PERMISSION, why)
+
+
+def _nothing(_: str) -> bool:
+    return False
+
+
+class _InNamespaces:
+    """Filter of names: those in namespaces on which a user has one of `actions`."""
+
+    def __init__(self, acl: AclIndex, actions: Sequence[Action], source: Parts | None) -> None:
+        self._acl, self._actions, self._source = acl, actions, source
+        self._known: dict[str, bool] = {"": False}  # by namespace
+
+    def shows(self, name: str) -> bool:
+        """Return whether the list has `name`."""
+        namespace = namespace_of(name)
+        known = self._known.get(namespace)
+        if known is None:
+            asked = Resource(ResourceType.NAMESPACE, namespace)
+            entry = self._acl.deciding_entry(asked, self._actions, self._source)
+            known = self._known[namespace] = entry is not None and entry.decision is Decision.ALLOW
+        return known
 
 
 class AuthPolicy:
@@ -70,6 +93,19 @@ class AuthPolicy:
             raise AuthRefused(f"User:{name} is not found, or disabled.")
         if self._authorizes:
             self._authorize(user, asked)
+
+    def visible(self, name: str, asked: AccessRequest) -> NameFilter | None:
+        """Return which names of topics, groups and users an admitted list shows the user; None: all."""
+        user = self._tables.user(name)
+        if user is None:
+            return _nothing
+        if not self._authorizes or user.is_super:
+            return None
+        for needed in self._required(asked):
+            is_partial = needed.instead == ANY_NAMESPACE
+            if is_partial and self._decide(user, needed.resource, needed.actions, asked.peer) is not Decision.ALLOW:
+                return _InNamespaces(self._acl(user), needed.actions, asked.peer).shows
+        return None
 
     def secret_key(self, account: str) -> str | None:
         """Return the password of an enabled user; None without one."""
@@ -139,17 +175,30 @@ class AuthPolicy:
 
     def _demand(self, user: User, asked: AccessRequest) -> None:
         for needed in self._required(asked):
-            decision = self._decide(user, needed, asked.peer)
-            if decision is not Decision.ALLOW:
+            decision = self._decide(user, needed.resource, needed.actions, asked.peer)
+            if decision is not Decision.ALLOW and not self._is_enough(user, needed, asked.peer):
                 why = "no matched policies." if decision is None else "the decision is deny."
                 raise AuthRefused(
                     f"{user.subject.key} has no permission to access {needed.name} "
                     f"from {address_text(asked.peer)}, {why}"
                 )
 
-    def _decide(self, user: User, needed: Needed, source: Parts | None) -> Decision | None:
+    def _is_enough(self, user: User, needed: Needed, source: Parts | None) -> bool:
+        """Return whether the user has the other right of `needed`."""
+        if needed.instead is None:
+            return False
+        if needed.instead == ANY_NAMESPACE:
+            return self._acl(user).allows_in_a_namespace(needed.actions, source)
+        return self._decide(user, needed.instead, needed.actions, source) is Decision.ALLOW
+
+    def _decide(
+        self, user: User, resource: Resource, actions: Sequence[Action], source: Parts | None
+    ) -> Decision | None:
+        entry = self._acl(user).deciding_entry(resource, actions, source)
+        return None if entry is None else entry.decision
+
+    def _acl(self, user: User) -> AclIndex:
         acl = self._acls.get(user.username)
         if acl is None:
             acl = self._acls[user.username] = AclIndex(self._tables.acl_of_user(user))
-        entry = acl.deciding_entry(needed.resource, needed.actions, source)
-        return None if entry is None else entry.decision
+        return acl

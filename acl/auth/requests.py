@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from acl.access_request import AccessRequest, Needed
+from acl.access_request import ANY_NAMESPACE, AccessRequest, Needed
+from acl.auth.account_requests import ACCOUNT_CODES, account_needs
 from acl.auth.model import Action, Resource, ResourceType
 from sprocket.common.invariant import invariant
 from sprocket.common.limits import MAX_TOPIC_CHARS
@@ -300,7 +301,29 @@ def _clone(asked: AccessRequest) -> Iterator[Needed]:
         yield topic_or_group(fields["topic"], _UPDATE)
 
 
+# Requests whose responses name many topics, groups or users: see `FILTERED`
+
+
+def _all_names(asked: AccessRequest) -> Iterator[Needed]:
+    yield Needed(Resource(ResourceType.CLUSTER, asked.cluster or None), _LIST, ANY_NAMESPACE)
+
+
+def _names_of_cluster(asked: AccessRequest) -> Iterator[Needed]:
+    yield Needed(Resource(ResourceType.CLUSTER, asked.fields.get("cluster")), _LIST, ANY_NAMESPACE)
+
+
+def _brokers(asked: AccessRequest) -> Iterator[Needed]:
+    """Addresses of brokers, which routes show, too: the tools of a namespace need them."""
+    yield Needed(Resource(ResourceType.CLUSTER, asked.cluster or None), _GET, ANY_NAMESPACE)
+
+
 _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
+    **dict.fromkeys(ACCOUNT_CODES, account_needs),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _all_names,
+    RequestCode.GET_TOPICS_BY_CLUSTER: _names_of_cluster,
+    RequestCode.GET_ALL_TOPIC_CONFIG: _all_names,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _all_names,
+    RequestCode.GET_BROKER_CLUSTER_INFO: _brokers,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
     RequestCode.SEND_MESSAGE: _send,
     RequestCode.SEND_MESSAGE_V2: _send,
@@ -413,16 +436,24 @@ _FIELDS: Final[dict[int, _Fields]] = {
     RequestCode.CONTROLLER_REGISTER_BROKER: _CLUSTER,
     RequestCode.CLEAN_BROKER_DATA: _CLUSTER,
     RequestCode.DELETE_TOPIC_IN_NAMESRV: _CLUSTER,
-    RequestCode.GET_TOPICS_BY_CLUSTER: (("cluster", ResourceType.CLUSTER, ""),),
 }
+
+# Handlers of these leave out the names that the caller may not see (`acl.gate.visible_names`).
+FILTERED: Final = frozenset(
+    {
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.AUTH_LIST_USER,
+        RequestCode.AUTH_LIST_ACL,
+    }
+)
 
 # These name no topic or group, because their responses cover all: they need the cluster.
 _LISTS: Final = frozenset(
     {
-        RequestCode.GET_ALL_TOPIC_CONFIG,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
-        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
         RequestCode.GET_UNIT_TOPIC_LIST,

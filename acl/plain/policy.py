@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from acl.access_request import AccessRequest, FailedAttempt, Verdict
+from acl.access_request import AccessRequest, FailedAttempt, NameFilter, Verdict
 from acl.grants import Grants, grant
 from acl.plain.accounts import Account, AccountFile
 from acl.plain.permission import Permission
@@ -106,6 +106,10 @@ class PlainPolicy:
                 _check_permissions(account, request)
                 self._grants.remember(wanted)
         return Verdict(access_key)
+
+    def visible(self, access_key: str, request: AccessRequest) -> NameFilter | None:
+        """Return None: an account that may list sees all names."""
+        return None
 
     def check_right(self, access_key: str, request: AccessRequest) -> None:
         """Raise AccessDenied unless the account, which has signed before, may do what `request` needs."""

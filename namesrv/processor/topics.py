@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from acl.visible_names import only_visible
 from namesrv import route_queries
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
@@ -27,7 +28,7 @@ from sprocket.remoting.headers.namesrv import (
     RegisterTopicRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Check, NoHeader, Resource, Route, Traffic
+from sprocket.remoting.routes import Action, Check, NoHeader, Resource, Route, Steps, Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,10 @@ class TopicProcessor:
                 code.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader, self.by_cluster, topic, Action.LIST,
                 checks=(self._check_lists,),
             ),
-            self._list(code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, route_queries.all_topics, self._check_list_of_all),
+            Route(
+                code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoHeader, self.all_topics, topic, Action.LIST,
+                checks=(self._check_list_of_all,),
+            ),
             self._list(code.GET_SYSTEM_TOPIC_LIST_FROM_NS, route_queries.system_topics),
             self._list(code.GET_UNIT_TOPIC_LIST, route_queries.unit_topics, self._check_lists),
             self._list(code.GET_HAS_UNIT_SUB_TOPIC_LIST, route_queries.unit_sub_topics, self._check_lists),
@@ -113,10 +117,13 @@ class TopicProcessor:
             route, standard = route_queries.in_zone(route, header.zone_name), False
         return Response(body=dumps(route, standard=standard))
 
-    def by_cluster(self, request: Request[GetTopicsByClusterRequestHeader]) -> Response:
-        """Return the topics of a cluster."""
-        cluster_name = request.header.cluster
-        return Response(body=dumps(route_queries.topics_by_cluster(self._table, cluster_name)))
+    def all_topics(self, request: Request[NoHeader]) -> Steps:
+        """Return all topics that the caller may see."""
+        return _shown(route_queries.all_topics(self._table), request)
+
+    def by_cluster(self, request: Request[GetTopicsByClusterRequestHeader]) -> Steps:
+        """Return the topics of a cluster that the caller may see."""
+        return _shown(route_queries.topics_by_cluster(self._table, request.header.cluster), request)
 
     def register(self, request: Request[RegisterTopicRequestHeader]) -> Response:
         """Register routes of one topic, for a broker that registers topics one by one."""
@@ -145,3 +152,8 @@ class TopicProcessor:
                 logger, request.channel.peer, "event=topic_deleted topic=%s cluster=%s", topic, cluster_name or "*"
             )
         return Response()
+
+
+def _shown(found: TopicList, request: Request[Any]) -> Steps:
+    topics = yield from only_visible(dict.fromkeys(found.topic_list), request)
+    return Response(body=dumps(TopicList(list(topics))))

@@ -11,6 +11,7 @@ from acl.access_request import Needed
 from acl.auth.model import Action, Resource
 from acl.auth.requests import topic_or_group
 from proxy.convert.client_types import CONSUMER_TYPES
+from proxy.convert.resources import full_name
 from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
 
@@ -31,13 +32,13 @@ def needs(request: Any) -> list[Needed]:
 def _topic(resource: Any, actions: tuple[Action, ...]) -> Needed:
     if not resource.name.strip():
         raise Refusal(wire.UNAUTHORIZED, "topic is null.")
-    return topic_or_group(resource.name, actions)
+    return topic_or_group(full_name(resource), actions)
 
 
 def _group(resource: Any) -> Needed:
     if not resource.name.strip():
         raise Refusal(wire.UNAUTHORIZED, "group is null.")
-    return Needed(Resource.group(resource.name), _SUB)
+    return Needed(Resource.group(full_name(resource)), _SUB)
 
 
 def _send(request: Any) -> Iterator[Needed]:

@@ -17,6 +17,7 @@ from proxy.clients.registry import Client, Clients
 from proxy.config import ProxyConfig
 from proxy.convert.client_types import is_lite
 from proxy.convert.lite_groups import check_bind_topic, check_quota
+from proxy.convert.resources import full_name
 from proxy.server.call import Call
 from proxy.status import OK, Refusal
 from proxy.validation import check_lite_topic, group_of, topic_of
@@ -110,9 +111,9 @@ class LiteActivity:
         if client.is_here and is_lite(client.reported):
             assert client.reported is not None
             wanted = client.reported.subscription
-            for topic in {entry.topic.name for entry in wanted.subscriptions}:
+            for topic in {full_name(entry.topic) for entry in wanted.subscriptions}:
                 action = LiteSubscriptionAction.COMPLETE_REMOVE
-                self._spawn(self._leave(LiteSubscriptionDTO(action, client.client_id, wanted.group.name, topic)))
+                self._spawn(self._leave(LiteSubscriptionDTO(action, client.client_id, full_name(wanted.group), topic)))
 
     async def _leave(self, change: LiteSubscriptionDTO) -> None:
         try:

@@ -9,6 +9,7 @@ from typing import Final
 from proxy.clients.members import Member
 from proxy.convert.client_types import ACTIVE_TYPES, is_lite
 from proxy.convert.filters import subscription_of
+from proxy.convert.resources import full_name
 from proxy.server.call import Call
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.metadata import LANGUAGE
@@ -47,9 +48,9 @@ def consumer_data(reported: wire.Settings) -> ConsumerData:
     """Return what a consumer's settings say of its group.  Raises Refusal for a filter that is none."""
     entries = reported.subscription.subscriptions
     return ConsumerData(
-        reported.subscription.group.name,
+        full_name(reported.subscription.group),
         "CONSUME_ACTIVELY" if reported.client_type in ACTIVE_TYPES else "CONSUME_PASSIVELY",
         "LITE_SELECTIVE" if is_lite(reported) else "CLUSTERING",
         "CONSUME_FROM_LAST_OFFSET",
-        [subscription_of(entry.topic.name, entry.expression) for entry in entries],
+        [subscription_of(full_name(entry.topic), entry.expression) for entry in entries],
     )

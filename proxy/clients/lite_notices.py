@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.clients.registry import Clients
+from proxy.convert.resources import full_name
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request
@@ -47,7 +48,7 @@ class LiteNotices:
         client = self._clients.get(client_id)
         if client is None or client.stream is None or client.reported is None:
             return False
-        if client.reported.subscription.group.name == group:
+        if full_name(client.reported.subscription.group) == group:
             command = wire.TelemetryCommand()
             command.notify_unsubscribe_lite_command.lite_topic = lite_topic
             client.stream.send(command, _MAX_WAITING)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from proxy.clients.telemetry_stream import TelemetryStream
+from proxy.convert.resources import full_name
 from proxy.status import Refusal
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -51,7 +52,7 @@ class Client:
         """Topics that a producer publishes to."""
         if not self.is_here or self.reported is None or self.reported.WhichOneof("pub_sub") != _PRODUCER:
             return []
-        return [topic.name for topic in self.reported.publishing.topics]
+        return [full_name(topic) for topic in self.reported.publishing.topics]
 
 
 class Clients:

@@ -7,6 +7,7 @@ Source: RocketMQ 5.5.0, `SubscriptionGroupAttributes`, `SubscriptionGroupConfig.
 from typing import Final
 
 from proxy.convert.client_types import is_lite
+from proxy.convert.resources import full_name
 from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -39,10 +40,10 @@ def check_lite_mode(reported: wire.Settings, group: SubscriptionGroupConfig | No
 
     `group` is None if no broker knows it.
     """
-    name = reported.subscription.group.name
+    name = full_name(reported.subscription.group)
     if is_lite(reported):
         for entry in reported.subscription.subscriptions:
-            check_bind_topic(name, group, entry.topic.name)
+            check_bind_topic(name, group, full_name(entry.topic))
         if group is None or lite_bind_topic(group.attributes) is None:
             raise _not_lite(name, group)
     elif group is not None and lite_bind_topic(group.attributes) is not None:

@@ -3,6 +3,7 @@
 Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` and its neighbours.
 """
 
+from acl.visible_names import only_visible
 from broker.names import illegal_group, illegal_new_group
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -24,7 +25,7 @@ from sprocket.remoting.headers.admin import (
 )
 from sprocket.remoting.message.lite_groups import lite_bind_topic
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 
 # Max queues of a retry topic; far more than a group has members.
 _MAX_RETRY_QUEUE_NUMS = 1024
@@ -112,14 +113,15 @@ class GroupProcessor:
         config = self._groups.get(group)
         return config is not None and lite_bind_topic(config.attributes) is not None
 
-    def all_configs(self, request: Request[GetAllSubscriptionGroupRequestHeader]) -> Response:
-        """Return all groups or a page of them, with the data version and the number of all."""
+    def all_configs(self, request: Request[GetAllSubscriptionGroupRequestHeader]) -> Steps:
+        """Return all groups that the caller may see, or a page of them, with the data version and their number."""
         header, groups = request.header, self._groups
+        shown = yield from only_visible(groups.by_name, request)
         part = self._pages.page(
-            groups.by_name, groups.data_version,
+            shown, groups.data_version,
             start=header.group_seq, max_count=header.max_group_num, known=header.data_version,
         )  # fmt: skip
-        total = GetAllSubscriptionGroupResponseHeader(total_group_num=len(groups.by_name))
+        total = GetAllSubscriptionGroupResponseHeader(total_group_num=len(shown))
         return Response(header=total, body=groups.encode(part))
 
     def config(self, request: Request[GetSubscriptionGroupConfigRequestHeader]) -> Response:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from acl.visible_names import only_visible
 from broker.attributes import parse_changes
 from broker.client.clients import ConsumerRegistry
 from broker.config.live_config import LiveConfig
@@ -220,10 +221,11 @@ class TopicProcessor:
     # Describing
 
     def all_configs(self, request: Request[GetAllTopicConfigRequestHeader]) -> Steps:
-        """Return all topics or a page of them, with the data version and the number of all."""
+        """Return all topics that the caller may see, or a page of them, with the data version and their number."""
         header, table, mappings = request.header, self._topics.snapshot(), self._mappings.snapshot()
+        shown = yield from only_visible(table.topic_config_table, request)
         part = self._pages.page(
-            table.topic_config_table, table.data_version,
+            shown, table.data_version,
             start=header.topic_seq, max_count=header.max_topic_num, known=header.data_version,
         )  # fmt: skip
         # msgspec is faster than `dumps`, for 10,000 topics; the text is the same, because no field is None.
@@ -231,7 +233,7 @@ class TopicProcessor:
         found = ((topic, detail) for topic, detail in mappings.topic_queue_mapping_info_map.items() if topic in part)
         details = yield from in_steps(found, dict, dumps)
         content = TopicConfigAndMapping(configs, table.data_version, {}, details, mappings.data_version)
-        total = GetAllTopicConfigResponseHeader(total_topic_num=len(table.topic_config_table))
+        total = GetAllTopicConfigResponseHeader(total_topic_num=len(shown))
         return Response(header=total, body=msgspec.json.encode(content))
 
     def config(self, request: Request[GetTopicConfigRequestHeader]) -> Response:
