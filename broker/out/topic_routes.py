@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from sprocket.client.connection.topic_route import topic_route
+from sprocket.client.connection.topic_route import TopicRoute, topic_route
 from sprocket.client.errors import TopicNotFound
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
@@ -25,6 +25,18 @@ _MAX_TOPICS: Final = 10_000
 _FORGET_S: Final = 300.0
 
 Queues = tuple[MessageQueue, ...]
+# Returns the queues of a route that consumers are assigned.
+QueuesOf = Callable[[TopicRoute], Queues]
+
+
+def pulled_queues(route: TopicRoute) -> Queues:
+    """Return the queues that consumers pull: those of a static topic are logical."""
+    return route.subscribe
+
+
+def popped_queues(route: TopicRoute) -> Queues:
+    """Return the queues that consumers pop: those of a static topic are physical."""
+    return route.popped
 
 
 class RouteSource(Protocol):
@@ -41,8 +53,15 @@ class TopicRoutes:
     Without name servers (`source` None) the broker is alone, and `own_queues` returns its queues.
     """
 
-    def __init__(self, source: RouteSource | None, own_queues: Callable[[str], Queues | None], clock: Clock) -> None:
+    def __init__(
+        self,
+        source: RouteSource | None,
+        own_queues: Callable[[str], Queues | None],
+        clock: Clock,
+        queues_of: QueuesOf = pulled_queues,
+    ) -> None:
         self._source = source
+        self._queues_of = queues_of
         self._own_queues = own_queues
         self._clock = clock
         # In the order of the last query; the second part is its monotonic time, s.
@@ -115,7 +134,7 @@ class TopicRoutes:
     async def _fetch(self, source: RouteSource, topic: str) -> Queues | None:
         """Query the queues; None if the topic does not exist.  Raises SprocketError without a response."""
         try:
-            return topic_route(topic, await source.topic_route(topic)).subscribe
+            return self._queues_of(topic_route(topic, await source.topic_route(topic)))
         except TopicNotFound:
             # The queues of a retry topic may appear and disappear with the broker that created it.
             if not topic.startswith(RETRY_PREFIX):

@@ -12,6 +12,7 @@ from typing import Final
 from broker.core import BrokerCore
 from broker.longpolling.held_pulls import PullFilter
 from broker.pop.inflight import InflightMessages
+from broker.pop.logical_order import LogicalOrder
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.pop_counters import PopCounters
@@ -51,8 +52,10 @@ class QueuePop:
         inflight: InflightMessages,
         buffer: MergeBuffer,
         counters: PopCounters,
+        logical_order: LogicalOrder,
     ) -> None:
         self._config = core.config
+        self._logical_order = logical_order
         self._store = core.store
         self._consumer_offsets = core.offsets
         self._log = log
@@ -77,7 +80,8 @@ class QueuePop:
             return
         offset = self._offsets.begin(topic, group, queue_id, header.init_mode)
         if popped.is_ordered:
-            if self._order_info.blocks(header.attempt_id, topic, group, queue_id, header.invisible_time):
+            is_blocked = self._order_info.blocks(header.attempt_id, topic, group, queue_id, header.invisible_time)
+            if is_blocked or self._logical_order.blocks(topic, group, queue_id):
                 # A blocked queue's further messages must wake no waiting pop.
                 return
             self._inflight.clear(topic, group, queue_id)

@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.client.clients import BROADCASTING
 from broker.core import BrokerCore
-from broker.out.topic_routes import Queues, TopicRoutes
+from broker.out.topic_routes import Queues, TopicRoutes, popped_queues
 from broker.periodic import Periodic
 from broker.service import Service
 from broker.subscription.queue_shares import STRATEGIES, pop_share
@@ -47,6 +47,7 @@ class AssignmentService(Service):
         addresses = core.config.broker.name_servers
         source = NameServers(core.client, addresses) if addresses else None
         self.topic_routes = TopicRoutes(source, self._own_queues, core.clock)
+        self._popped_routes = TopicRoutes(source, self._own_queues, core.clock, popped_queues)
 
     def routes(self) -> list[Route]:
         code = RequestCode
@@ -62,7 +63,7 @@ class AssignmentService(Service):
             Periodic(
                 "topic_routes",
                 lambda: config.broker.load_balance_poll_name_server_interval / 1000,
-                self.topic_routes.refresh,
+                self._refresh,
             )
         ]
 
@@ -71,6 +72,11 @@ class AssignmentService(Service):
 
     def stop(self) -> None:
         self.topic_routes.close()
+        self._popped_routes.close()
+
+    async def _refresh(self) -> None:
+        await self.topic_routes.refresh()
+        await self._popped_routes.refresh()
 
     # Requests
 
@@ -80,8 +86,10 @@ class AssignmentService(Service):
         if body.message_model == _CLUSTERING and is_light(body.topic):
             broker_name = self._core.config.broker.broker_name
             return self._answer(body, (MessageQueue(body.topic, broker_name, 0),))
-        known = self.topic_routes.known(body.topic)
-        return self._answer(body, known) if known else self._find(body)
+        is_popped = self.modes.find(body.topic, body.consumer_group).mode == "POP"
+        routes = self._popped_routes if is_popped else self.topic_routes
+        known = routes.known(body.topic)
+        return self._answer(body, known) if known else self._find(body, routes)
 
     async def set_mode(self, request: Request[NoHeader]) -> Response:
         """Set how a group consumes a topic; the response follows the write of the file."""
@@ -102,8 +110,8 @@ class AssignmentService(Service):
 
     # Inside
 
-    async def _find(self, body: QueryAssignmentRequestBody) -> Response:
-        return self._answer(body, await self.topic_routes.find(body.topic))
+    async def _find(self, body: QueryAssignmentRequestBody, routes: TopicRoutes) -> Response:
+        return self._answer(body, await routes.find(body.topic))
 
     def _answer(self, body: QueryAssignmentRequestBody, queues: Queues | None) -> Response:
         mode = self.modes.find(body.topic, body.consumer_group)

@@ -18,7 +18,7 @@ from broker.plan.refusals import FAQ
 from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
 from broker.send.send_form import SendForm
 from broker.topic.attributes import QUEUE_TYPE
-from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, led_items, led_queue_ids
+from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, led_items, led_queue_ids, own_item
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.logs.peer_lines import peer_lines
@@ -197,12 +197,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         As `shown_offset`; the queue may belong to an older item.
         """
         detail = self._static.get(topic)
-        if detail is not None:
-            for logical, items in detail.hosted_queues.items():
-                for item in items:
-                    if (item.bname, item.queue_id) == (detail.bname, queue_id):
-                        return int(logical), item.logical(offset)
-        return queue_id, offset
+        own = None if detail is None else own_item(detail, queue_id)
+        return (queue_id, offset) if own is None else (own.logical_id, own.item.logical(offset))
 
     def _created(self, header: SendHeader, peer: tuple[str, int]) -> TopicConfig | None:
         """Return the topic of a send, created on first use; None if it may not be created."""

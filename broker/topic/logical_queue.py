@@ -3,9 +3,9 @@
 Source: RocketMQ 5.3.3, `TopicQueueMappingContext`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.plan.table import Refused
 from sprocket.common.refusal_reasons import Reason
@@ -24,6 +24,28 @@ def led_items(detail: TopicQueueMappingDetail, queue_id: int) -> list[LogicQueue
         return items
     remark = f"{detail.topic}-{queue_id} is not led by broker {detail.bname}, ask a name server which broker leads it"
     return Refused(ResponseCode.NOT_LEADER_FOR_QUEUE, remark, Reason.QUEUE_NOT_EXIST)
+
+
+class OwnItem(NamedTuple):
+    """A physical queue of this broker as an item of a logical queue; `items` are all that the broker knows."""
+
+    logical_id: int
+    items: Sequence[LogicQueueMappingItem]
+    item: LogicQueueMappingItem
+
+    @property
+    def earlier(self) -> list[LogicQueueMappingItem]:
+        """The items before this one, the oldest first."""
+        return [other for other in self.items if other.gen < self.item.gen]
+
+
+def own_item(detail: TopicQueueMappingDetail, queue_id: int) -> OwnItem | None:
+    """Return the item that a physical queue of this broker is; None if it belongs to no logical queue."""
+    for logical, items in detail.hosted_queues.items():
+        for item in items:
+            if (item.bname, item.queue_id) == (detail.bname, queue_id):
+                return OwnItem(int(logical), items, item)
+    return None
 
 
 def led_queue_ids(detail: TopicQueueMappingDetail) -> list[int]:

@@ -7,14 +7,12 @@ from typing import Any, Final
 import pytest
 
 from sprocket import (
-    ClientError,
     ClientSettings,
     Message,
     MessageQueue,
     Producer,
     SendFailed,
     SendSettings,
-    SimpleConsumer,
 )
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.orderly.queue_locks import QueueLocks
@@ -201,9 +199,3 @@ async def test_offsets_and_locks_are_kept_at_the_leader_wherever_it_goes(site: S
         assert site.b.locked == [queue] and site.a.locked == []
     finally:
         await instance.close()
-
-
-async def test_a_static_topic_cannot_be_popped(site: Site) -> None:
-    async with SimpleConsumer("g", ["T"], site.name_server.address) as consumer:
-        with pytest.raises(ClientError, match="topic T is static, and brokers do not pop static topics: use Consumer"):
-            await consumer.receive(wait_s=0.1)

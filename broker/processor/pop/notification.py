@@ -143,7 +143,10 @@ class NotificationService(Service):
 
     def _has_in(self, header: NotificationRequestHeader, topic: str, queue_id: int, matches: PullFilter | None) -> bool:
         group = header.consumer_group
-        if header.order and self._pop.order_info.blocks(header.attempt_id, header.topic, group, queue_id, 0):
+        if header.order and (
+            self._pop.order_info.blocks(header.attempt_id, header.topic, group, queue_id, 0)
+            or self._pop.logical_order.blocks(header.topic, group, queue_id)
+        ):
             return False
         begin = self._pop.offsets.current(topic, group, queue_id, FROM_FIRST)
         end = self._store.max_offset(topic, queue_id)

@@ -15,8 +15,10 @@ from broker.ack.admission import AckAdmission
 from broker.ack.ordered_acks import OrderedAcks
 from broker.ack.planner import AckPlanner
 from broker.core import BrokerCore
+from broker.out.other_brokers import OtherBrokers
 from broker.periodic import Periodic
 from broker.pop.inflight import InflightMessages
+from broker.pop.logical_order import LogicalOrder
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.order_locks import OrderLocks, QueueKey
@@ -69,7 +71,9 @@ class PopService(Service):
         self.counters = counters = PopCounters(core.config)
         self.buffer = MergeBuffer(core, self.log, self.offsets)
         self.planner = PopPlanner(core, self.log)
-        queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters)
+        brokers = OtherBrokers(core.client, core.config.broker.name_servers, core.clock)
+        self.logical_order = logical_order = LogicalOrder(core, brokers, self._freed)
+        queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters, logical_order)
         self.draws = draws = PopDraws(core, self.log, self.offsets)
         end = PopEnd(core, queues, self.offsets, self.log)
         self.pops = PopProcessor(core, self.planner, queues, draws, end, self.log)
@@ -154,6 +158,7 @@ class PopService(Service):
     def stop(self) -> None:
         """Answer held pops, and write buffered ones to the log."""
         self._locks.close()
+        self.logical_order.close()
         self.held.close()
         self.buffer.close()
 
@@ -169,6 +174,7 @@ class PopService(Service):
     def reset(self, group: str, topic: str, queue_id: int) -> None:
         """Forget a group's messages in flight after a reset of its offset, so that they do not block the queue."""
         self.inflight.clear(topic, group, queue_id)
+        self.logical_order.forget(topic, group)
 
     def channel_closed(self, channel: RemotingChannel) -> None:
         """Drop the held pops of a closed connection."""
@@ -189,6 +195,7 @@ class PopService(Service):
 
     def _forget_gone(self) -> None:
         self.offsets.forget_gone(self._is_there)
+        self.logical_order.forget_gone(self._is_there)
         self.buffer.forget_gone(self._core.topics.__contains__)
         self.inflight.forget_gone(self._is_there, self._core.clock.wall_ms())
 

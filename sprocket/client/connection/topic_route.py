@@ -26,7 +26,7 @@ class TopicRoute:
     `rotation` has the queues of `publish` in the order of sends: one queue of each broker in turn.  Logical queues that
     no broker leads are not in it; `publish` has them, so that keys stay with their queues.
     `unwritable` has the reason of each broker without a writable queue.  `leaders` has, for a static topic, the broker
-    that leads each logical queue; it is None for other topics.
+    that leads each logical queue, and `physical` the queues that its brokers read; other topics have neither.
     """
 
     topic: str
@@ -35,6 +35,7 @@ class TopicRoute:
     broker_addresses: dict[str, dict[int, str]] = field(default_factory=dict)
     unwritable: tuple[str, ...] = ()
     leaders: Mapping[int, str] | None = None
+    physical: tuple[MessageQueue, ...] = ()
     rotation: tuple[MessageQueue, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -52,6 +53,14 @@ class TopicRoute:
             return queue.broker_name
         return NO_BROKER if self.leaders is None else self.leaders.get(queue.queue_id, NO_BROKER)
 
+    @property
+    def popped(self) -> tuple[MessageQueue, ...]:
+        """The queues that pops read, sorted.
+
+        Those of a static topic are physical: a broker keeps the messages of a queue that has moved on.
+        """
+        return self.subscribe if self.leaders is None else self.physical
+
     def members(self) -> Iterable[tuple[str, int]]:
         """Name and id of every broker: masters and slaves."""
         return ((name, broker_id) for name, group in self.broker_addresses.items() for broker_id in group)
@@ -64,8 +73,10 @@ def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
     is_static = leaders is not None and data.order_topic_conf is None
     publish = logical if is_static else tuple(_publish(topic, data, addresses))
     unwritable = () if publish else tuple(_unwritable(data, addresses))
-    subscribe = tuple(_subscribe(topic, data)) if leaders is None else logical
-    return TopicRoute(topic, publish, subscribe, addresses, unwritable, leaders)
+    read = tuple(_subscribe(topic, data))
+    if leaders is None:
+        return TopicRoute(topic, publish, read, addresses, unwritable)
+    return TopicRoute(topic, publish, logical, addresses, unwritable, leaders, read)
 
 
 def default_topic_route(topic: str, data: TopicRouteData, queue_count: int) -> TopicRoute:

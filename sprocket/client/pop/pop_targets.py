@@ -44,18 +44,13 @@ class PopTargets:
         self._turn = first
 
     async def all(self) -> list[Target]:
-        """Return every broker of every topic.
-
-        Raises TopicNotFound, NameServerUnreachable, BrokerRefused, and ClientError for a static topic.
-        """
+        """Return every broker of every topic.  Raises TopicNotFound, NameServerUnreachable, BrokerRefused."""
         targets = []
         is_new = False
         for topic in self._subscriptions:
             is_new |= self._instance.cached_route(topic) is None
             route = await self._instance.route(topic)
-            if route.leaders is not None:
-                raise ClientError(f"topic {topic} is static, and brokers do not pop static topics: use Consumer")
-            targets += [Target(topic, name) for name in sorted({queue.broker_name for queue in route.subscribe})]
+            targets += [Target(topic, name) for name in sorted({queue.broker_name for queue in route.popped})]
         if is_new:
             # A broker serves pops only of groups that it knows.
             await self._instance.heartbeat_all()

@@ -22,6 +22,7 @@ from broker.processor.pop.pop_service import PopService
 from broker.role import Role
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
+from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
@@ -106,6 +107,7 @@ class Twin:
             consumers=ConsumerRegistry(self.clock, config.plan_version), call_later=later,
             random_below=random.Random(7).randrange,
             waits=ConfirmWaits(self.store, self.clock, later), flow=self.flow, delivery=None,
+            mappings=TopicQueueMappings(file, self.clock, config.plan_version), client=None,
         )  # fmt: skip
         intake = TimerIntake(config, self.clock, core.random_below, lambda slot_time: 0)
         with path_of(is_native):
