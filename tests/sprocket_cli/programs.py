@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from sprocket.client.admin.admin_client import AdminClient
+from sprocket.remoting.credentials import Credentials
 
 COMMAND = (sys.executable, "-I", "-m", "sprocket_cli")
 STOP_TIMEOUT_S = 60
@@ -53,11 +54,11 @@ def server(folder: Path, name: str, *arguments: str) -> Iterator[ServerProcess]:
                 process.kill()
 
 
-def await_masters(namesrv: str, count: int = 1) -> None:
+def await_masters(namesrv: str, count: int = 1, credentials: Credentials | None = None) -> None:
     """Wait until `count` masters are registered: a broker says its start line before that."""
 
     async def wait() -> None:
-        async with AdminClient(namesrv) as admin:
+        async with AdminClient(namesrv, credentials=credentials) as admin:
             await admin.wait_for_broker("DefaultCluster", count, within_s=STOP_TIMEOUT_S)
 
     asyncio.run(wait())

@@ -1,0 +1,126 @@
+"""A tenant from nothing to its first message, with mqadmin: every server asks for users."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+import sprocket
+from sprocket import Credentials, Message
+from sprocket.client.errors import ClientError
+from sprocket_cli.mqadmin.main import main
+from tests.sprocket_cli.programs import BROKER_FLAGS, await_masters, server
+
+OWN, OTHER = "shop|orders", "shop|billing"
+_KEYS = (
+    "--set", "authenticationEnabled=true",
+    "--set", "authorizationEnabled=true",
+    "--set", 'innerClientAuthenticationCredentials={"accessKey":"inner","secretKey":"secret of inner"}',
+    "--set", 'initAuthenticationUser={"username":"root","password":"secret-of-root"}',
+)  # fmt: skip
+Admin = Callable[..., str]
+
+
+class Servers(NamedTuple):
+    namesrv: str
+    broker: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    folder = tmp_path_factory.mktemp("tenants")
+    for name in ("namesrv", "broker"):
+        (folder / name).mkdir()
+    with server(folder / "namesrv", "namesrv", "--set", "listenPort=0", *_KEYS) as name_server:
+        namesrv = f"127.0.0.1:{name_server.port}"
+        with server(folder / "broker", "broker", "-n", namesrv, *BROKER_FLAGS, *_KEYS) as broker:
+            await_masters(namesrv, 1, Credentials("root", "secret-of-root"))
+            yield Servers(namesrv, f"127.0.0.1:{broker.port}", folder)
+
+
+def home(folder: Path, user: str, password: str) -> Path:
+    """Return a home of tools that sign as `user`."""
+    made = folder / user.replace("|", "-").replace("%", "-")
+    (made / "conf").mkdir(parents=True, exist_ok=True)
+    (made / "conf" / "tools.yml").write_text(json.dumps({"accessKey": user, "secretKey": password}))
+    return made
+
+
+def tools_of(servers: Servers, user: str) -> Admin:
+    environment = {
+        "ROCKETMQ_HOME": str(home(servers.folder, user, f"secret-of-{user.rpartition('%')[2]}")),
+        "NAMESRV_ADDR": servers.namesrv,
+    }
+
+    def run(*arguments: str, fails: bool = False) -> str:
+        done = CliRunner().invoke(main, arguments, env=environment)
+        assert (done.exit_code != 0) == fails, done.output
+        return done.output
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def tenants(servers: Servers) -> dict[str, Admin]:
+    """The operator's tools, and those of the administrators of two namespaces, each with a topic and a group."""
+    operator = tools_of(servers, "root")
+    found = {"root": operator}
+    for namespace in (OWN, OTHER):
+        user = f"{namespace}%admin"
+        for address in (servers.namesrv, servers.broker):
+            operator("createUser", "-b", address, "-u", user, "-p", "secret-of-admin")
+            rights = ("-s", f"User:{user}", "-r", f"Namespace:{namespace}", "-a", "All", "-d", "Allow")
+            operator("createAcl", "-b", address, *rights)
+        own = found[namespace] = tools_of(servers, user)
+        own("updateTopic", "-c", "DefaultCluster", "-t", f"{namespace}%Paid")
+        own("updateSubGroup", "-c", "DefaultCluster", "-g", f"{namespace}%readers")
+    operator("updateTopic", "-c", "DefaultCluster", "-t", "Shared")
+    return found
+
+
+def test_an_administrator_sees_the_names_in_the_namespace(tenants: dict[str, Admin]) -> None:
+    assert tenants[OWN]("topicList").split() == [f"{OWN}%Paid"]
+    everything = tenants["root"]("topicList").split()
+    assert {f"{OWN}%Paid", f"{OTHER}%Paid", "Shared"} <= set(everything)
+    tenants[OWN]("topicStatus", "-t", f"{OWN}%Paid")
+    assert "no permission" in tenants[OWN]("topicStatus", "-t", f"{OTHER}%Paid", fails=True)
+    assert "no permission" in tenants[OWN]("topicStatus", "-t", "Shared", fails=True)
+    assert "no permission" in tenants[OWN]("brokerStatus", "-c", "DefaultCluster", fails=True)
+
+
+def test_an_administrator_manages_the_accounts_of_the_namespace(tenants: dict[str, Admin], servers: Servers) -> None:
+    own, user = tenants[OWN], f"{OWN}%app"
+    for address in (servers.namesrv, servers.broker):
+        own("createUser", "-b", address, "-u", user, "-p", "secret-of-app")
+        own("createAcl", "-b", address, "-s", f"User:{user}", "-r", f"Topic:{OWN}%*", "-a", "Pub", "-d", "Allow")
+        assert [line.split()[0] for line in own("listUser", "-b", address).splitlines()[1:]] == [f"{OWN}%admin", user]
+        assert OTHER not in own("listAcl", "-b", address)
+        beyond = ("-s", f"User:{user}", "-r", f"Topic:{OTHER}%*", "-a", "Pub", "-d", "Allow")
+        assert "no permission" in own("updateAcl", "-b", address, *beyond, fails=True)
+        assert "no permission" in own("createUser", "-b", address, "-u", "stranger", "-p", "x", fails=True)
+        assert "no permission" in own("deleteUser", "-b", address, "-u", f"{OTHER}%admin", fails=True)
+        assert "super user" in own("createUser", "-b", address, "-u", f"{OWN}%x", "-p", "x", "-t", "Super", fails=True)
+
+
+def test_an_application_sends_in_its_namespace_alone(tenants: dict[str, Admin], servers: Servers) -> None:
+    user = f"{OWN}%sender"
+    for address in (servers.namesrv, servers.broker):
+        tenants[OWN]("createUser", "-b", address, "-u", user, "-p", "secret-of-sender")
+        rights = ("-s", f"User:{user}", "-r", f"Namespace:{OWN}", "-a", "Pub,Sub", "-d", "Allow")
+        tenants[OWN]("createAcl", "-b", address, *rights)
+    credentials = Credentials(user, "secret-of-sender")
+
+    async def send() -> None:
+        async with sprocket.connect(servers.namesrv, credentials=credentials) as mq:
+            sent = await mq.producer().send(Message(f"{OWN}%Paid", b"first"))
+            assert sent.queue.topic == f"{OWN}%Paid"
+            for topic in (f"{OTHER}%Paid", "Shared"):
+                with pytest.raises(ClientError, match="no permission"):
+                    await mq.producer().send(Message(topic, b"x"))
+
+    asyncio.run(send())
