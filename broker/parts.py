@@ -69,6 +69,7 @@ from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transaction_metrics import TransactionMetrics
 from broker.transaction.transactions import Transactions
+from broker.upkeep.forwarding import Forwarding
 from broker.upkeep.idle_offsets import IdleOffsets
 from broker.upkeep.mapping_cleaning import MappingCleaning
 from broker.upkeep.renewed_topics import RenewedTopics
@@ -204,6 +205,7 @@ def build(
     slave_port = build_slave_port(core, environment, process, tables, presence, slave)
     pulls = build_pulls(core, slave, presence.appointed, pops.pop)
     traffic = Traffic(core, pops.pop.counters.by_name())
+    brokers = OtherBrokers(core.client, config.broker.name_servers, core.clock)
     services = [
         tables,  # first: the parts that serve the group depend on them
         deliveries.schedule,
@@ -212,7 +214,8 @@ def build(
         pulls.broadcasts,
         *pops.services,
         IdleOffsets(core),
-        MappingCleaning(core, OtherBrokers(core.client, config.broker.name_servers, core.clock)),
+        MappingCleaning(core, brokers),
+        Forwarding(core, brokers),
         core.ids,
         traffic,
         pulls.cold,
@@ -265,7 +268,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         consumers=process.consumers, producers=process.producers, filters=process.filters,
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
-        client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock),
+        client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock, mappings.by_name),
     )  # fmt: skip
 
 
@@ -278,7 +281,7 @@ def build_deliveries(core: BrokerCore, environment: Environment, process: Proces
     metrics = TimerMetrics(environment.file("timermetrics"), core.clock)
     wheel = TimerMessageStore(core.store, core.clock, metrics.add, BARRED_TOPICS, delivery=core.delivery)
     intake = TimerIntake(core.config, core.clock, core.random_below, wheel.count_at)
-    transactions = Transactions(core.config, core.store, core.offsets, core.clock)
+    transactions = Transactions(core.config, core.store, core.offsets, core.clock, core.mappings.by_name)
     check = TransactionCheck(
         core.config, core.store, core.topics, core.producers, transactions, core.clock, core.call_later,
         may_ask=process.access.may_publish,

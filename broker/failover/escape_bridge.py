@@ -16,13 +16,15 @@ from broker.failover.escaped_message import EscapedMessage
 from broker.failover.other_masters import OtherMasters, chosen
 from broker.periodic import pause
 from broker.role import Role
+from broker.topic.logical_queue import StaticTopics
+from broker.topic.moved_queues import PresentQueues
 from sprocket.client.connection.name_servers import NameServers
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from store.delivery import Delivery, OwnLog
+from store.delivery import Delivery
 from store.message_store import MessageStore
 from store.record.record import PendingMessage
 
@@ -126,10 +128,12 @@ class EscapeBridge:
         return f"{master.broker_name} answers {response.code} {response.remark}"
 
 
-def delivery(config: LiveConfig, role: Role, store: MessageStore, client: RemotingClient, clock: Clock) -> Delivery:
+def delivery(
+    config: LiveConfig, role: Role, store: MessageStore, client: RemotingClient, clock: Clock, static: StaticTopics
+) -> Delivery:
     """Return where messages go that the broker itself makes: its own log, or for a slave another master."""
     if not role.is_slave:
-        return OwnLog(store)
+        return PresentQueues(store, static)
     broker = config.broker
     name_servers = NameServers(client, broker.name_servers) if broker.name_servers else None
     others = OtherMasters(name_servers, broker.broker_cluster_name, broker.broker_name, clock)

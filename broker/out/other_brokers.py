@@ -34,12 +34,12 @@ class OtherBrokers:
         self._asked_at = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
-    async def ask(self, broker_name: str, code: int, header: Header) -> ReceivedResponse:
+    async def ask(self, broker_name: str, code: int, header: Header, body: bytes = b"") -> ReceivedResponse:
         """Return the master's response, whatever its code.  Raises RequestError without one within 3 s."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 address = await self._address(broker_name)
-                return await self._client.invoke(address, code, header, timeout_s=_TIMEOUT_S)
+                return await self._client.invoke(address, code, header, body, timeout_s=_TIMEOUT_S)
         except (SprocketError, TimeoutError) as error:
             # Ask the name servers again, but not for each request.
             self._asked_at = min(self._asked_at, self._clock.monotonic() - _FRESH_S + _RETRY_S)

@@ -3,13 +3,17 @@
 Source: RocketMQ 5.3.3, `TopicQueueMappingContext`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from broker.plan.table import Refused
 from sprocket.common.refusal_reasons import Reason
-from sprocket.remoting.bodies.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
+from sprocket.remoting.bodies.topic_queue_mapping import (
+    LogicQueueMappingItem,
+    TopicQueueMappingDetail,
+    TopicQueueMappingInfo,
+)
 from sprocket.remoting.codes import ResponseCode
 
 StaticTopics = Mapping[str, TopicQueueMappingDetail]
@@ -51,3 +55,11 @@ def own_item(detail: TopicQueueMappingDetail, queue_id: int) -> OwnItem | None:
 def led_queue_ids(detail: TopicQueueMappingDetail) -> list[int]:
     """Return the ids of the logical queues that this broker leads."""
     return [int(logical) for logical in detail.info().curr_id_map or ()]
+
+
+def leaders_of(infos: Iterable[TopicQueueMappingInfo]) -> dict[str, str]:
+    """Return the broker that leads each logical queue; of several, that with the highest epoch."""
+    leaders: dict[str, str] = {}
+    for info in sorted(infos, key=lambda info: info.epoch):
+        leaders |= dict.fromkeys(info.curr_id_map or (), info.bname or "")
+    return leaders

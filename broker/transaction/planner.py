@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from broker.config.live_config import LiveConfig
 from broker.plan.planner import Planner, ServedPlan
 from broker.plan.table import MAX_KEPT_CHARS, Refused
+from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
+from broker.topic.moved_queues import present_place
 from broker.transaction.check_rules import is_too_late
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
 from sprocket.common.refusal_reasons import Reason
@@ -32,6 +34,7 @@ class Why(Enum):
 
     UNKNOWN = "the producer does not know the outcome: nothing ends, and there is no response"
     TARGET = "the half message has no real topic and queue"
+    MOVED = "the real queue is one of a static topic, and has moved"
     QUEUE = "the real queue has had no message yet, or is no plain one"
 
 
@@ -57,15 +60,17 @@ class EndPlan(ServedPlan):
 class EndPlanner(Planner[EndKey, EndPlan]):
     """Planner of ends of transactions."""
 
-    def __init__(self, config: LiveConfig, store: MessageStore) -> None:
+    def __init__(self, config: LiveConfig, store: MessageStore, static: StaticTopics = NO_STATIC_TOPICS) -> None:
         super().__init__(config.plan_version)
+        self._static = static
         self._config = config
         self._store = store
 
     def new_plan(self, key: EndKey) -> EndPlan | Refused:
         topic, is_commit = key.topic or "", key.outcome == COMMIT
         has_target = topic not in ("", *_NO_TARGETS)
-        queue = self._store.plain_queue(topic, key.queue_id) if has_target else None
+        has_moved = present_place(self._static, topic, key.queue_id) != (topic, key.queue_id)
+        queue = self._store.plain_queue(topic, key.queue_id) if has_target and not has_moved else None
         # The first message makes the queue, without a rise of the version.
         is_lasting = len(topic) <= MAX_KEPT_CHARS and (queue is not None or not has_target)
         refused = self.refused_outcome(key.outcome)
@@ -78,6 +83,8 @@ class EndPlanner(Planner[EndKey, EndPlan]):
             why = Why.UNKNOWN
         elif not has_target:
             why = Why.TARGET
+        elif has_moved:
+            why = Why.MOVED
         elif queue is None:
             why = Why.QUEUE
         return EndPlan(topic, is_commit, queue, why, is_lasting)

@@ -14,6 +14,8 @@ import msgspec
 
 from broker.config.live_config import LiveConfig
 from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
+from broker.topic.moved_queues import present_place
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, op_messages
 from broker.transaction.open_transactions import OpenTransactions
 from broker.transaction.recovery import recovered
@@ -51,9 +53,17 @@ class Ending(msgspec.Struct, gc=False):
 class Transactions:
     """Transactions of one broker.  Lives in the event loop's thread."""
 
-    def __init__(self, config: LiveConfig, store: MessageStore, offsets: ConsumerOffsets, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: MessageStore,
+        offsets: ConsumerOffsets,
+        clock: Clock,
+        static: StaticTopics = NO_STATIC_TOPICS,
+    ) -> None:
         self._config = config
         self.store = store
+        self.static = static
         self._offsets = offsets
         self._clock = clock
         self.tags_codes = TagsCodes(config.store.message_delay_level)
@@ -136,7 +146,7 @@ class Transactions:
         for ending in endings:
             half = ending.half
             if ending.is_commit and half.target is not None:
-                messages.append(half.real(*half.target, self.tags_codes))
+                messages.append(half.real(*present_place(self.static, *half.target), self.tags_codes))
             done.append(ending.open_at)
             if half.record.queue_offset != ending.open_at:
                 done.append(half.record.queue_offset)

@@ -1,14 +1,14 @@
 """Removal of what mappings of static topics no longer need, every five minutes in the hours of deleteWhen.
 
-- The oldest item of a logical queue, once its physical queue is empty: all its messages have expired.
-- The list of a logical queue that has moved on twice since this broker led it: the broker named there as the leader
-  does not lead it any more, and the real leader has the whole list.
+The broker that leads a logical queue removes the oldest item once its physical queue is empty: all its messages have
+expired.  A broker keeps its list of a queue that has moved on: it says where late messages for that queue go.
+RocketMQ removes the list once the queue has moved twice.
 
 Source: RocketMQ 5.3.3, `TopicQueueMappingCleanService`.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,13 +23,11 @@ from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.stats import TopicOffset
 from sprocket.remoting.bodies.topic_queue_mapping import (
     LogicQueueMappingItem,
-    TopicConfigAndQueueMapping,
     TopicQueueMappingDetail,
-    TopicQueueMappingInfo,
 )
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.admin import GetTopicConfigRequestHeader, GetTopicStatsInfoRequestHeader
+from sprocket.remoting.headers.admin import GetTopicStatsInfoRequestHeader
 from sprocket.remoting.headers.base import Header
 from store.retention.rules import is_delete_hour
 
@@ -66,20 +64,19 @@ class MappingCleaning(Service):
         """Clean the mappings of all topics; what a broker does not answer is left for the next time."""
         mappings = self._core.mappings
         for topic in list(mappings.by_name):
-            for find in (self._empty_items, self._moved_lists):
-                detail = mappings.get(topic)
-                if detail is None:
-                    break
-                try:
-                    lists = await find(topic, detail)
-                except SprocketError as error:
-                    peer_lines.warning(logger, "", "event=mapping_not_cleaned topic=%s reason=%r", topic, str(error))
-                    continue
-                # Meanwhile an operator may have changed it.
-                if lists != detail.hosted_queues and mappings.get(topic) is detail:
-                    mappings.put(topic, msgspec.structs.replace(detail, hosted_queues=dict(lists)))
-                    await mappings.save()
-                    peer_lines.info(logger, "", "event=mapping_cleaned topic=%s", topic)
+            detail = mappings.get(topic)
+            if detail is None:
+                continue
+            try:
+                lists = await self._empty_items(topic, detail)
+            except SprocketError as error:
+                peer_lines.warning(logger, "", "event=mapping_not_cleaned topic=%s reason=%r", topic, str(error))
+                continue
+            # Meanwhile an operator may have changed it.
+            if lists != detail.hosted_queues and mappings.get(topic) is detail:
+                mappings.put(topic, msgspec.structs.replace(detail, hosted_queues=dict(lists)))
+                await mappings.save()
+                peer_lines.info(logger, "", "event=mapping_cleaned topic=%s", topic)
 
     async def _empty_items(self, topic: str, detail: TopicQueueMappingDetail) -> _Lists:
         """Return the lists without oldest items that are empty.  Raises SprocketError."""
@@ -108,49 +105,8 @@ class MappingCleaning(Service):
         extent = table.get(MessageQueue(topic, item.bname, item.queue_id))
         return extent is not None and (extent.max_offset in (0, extent.min_offset))
 
-    async def _moved_lists(self, topic: str, detail: TopicQueueMappingDetail) -> _Lists:
-        """Return the lists without those whose queue has moved on.  Raises SprocketError."""
-        own = {
-            logical: items[-1].bname
-            for logical, items in detail.hosted_queues.items()
-            if items and items[-1].bname != detail.bname
-        }
-        if not own:
-            return detail.hosted_queues
-        route = await self._brokers.route(topic)
-        leaders = leaders_of((route.topic_queue_mapping_by_broker or {}).values())
-        details: dict[str, TopicQueueMappingDetail | None] = {}
-        gone = set()
-        for logical, known in own.items():
-            leader = leaders.get(logical)
-            if leader is None or leader == known:
-                continue
-            if leader not in details:
-                header = GetTopicConfigRequestHeader(topic=topic, lo=True, broker_name=leader)
-                answer = await self._read(leader, RequestCode.GET_TOPIC_CONFIG, header, TopicConfigAndQueueMapping)
-                details[leader] = answer.mapping_detail
-            if _leads(details[leader], leader, logical, detail):
-                gone.add(logical)
-        return {logical: items for logical, items in detail.hosted_queues.items() if logical not in gone}
-
     async def _read(self, broker: str, code: RequestCode, header: Header, as_type: type[T]) -> T:
         response = await self._brokers.ask(broker, code, header)
         if response.code != ResponseCode.SUCCESS:
             raise SprocketError(f"broker {broker} answered {response.code}: {response.remark}")
         return loads(response.body, as_type)
-
-
-def leaders_of(infos: Iterable[TopicQueueMappingInfo]) -> dict[str, str]:
-    """Return the broker that leads each logical queue; of several, that with the highest epoch."""
-    leaders: dict[str, str] = {}
-    for info in sorted(infos, key=lambda info: info.epoch):
-        leaders |= dict.fromkeys(info.curr_id_map or (), info.bname or "")
-    return leaders
-
-
-def _leads(detail: TopicQueueMappingDetail | None, broker: str, logical: str, own: TopicQueueMappingDetail) -> bool:
-    """Whether this detail is of the same state of the topic, and says that its broker leads a logical queue."""
-    if detail is None or (detail.bname, detail.epoch, detail.total_queues) != (broker, own.epoch, own.total_queues):
-        return False
-    items = detail.hosted_queues.get(logical)
-    return bool(items) and items is not None and items[-1].bname == broker

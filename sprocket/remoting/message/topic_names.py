@@ -21,6 +21,8 @@ BENCHMARK_TOPIC: Final = "BenchmarkTest"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 ROCKSDB_OFFSET_TOPIC: Final = "CHECKPOINT_TOPIC"
+# Messages for queues of static topics that have moved to another broker, until they are sent there.  Not in RocketMQ.
+FORWARD_TOPIC: Final = "rmq_sys_FORWARD_TOPIC"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"  # + broker name
 REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"  # + cluster name
@@ -49,12 +51,14 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
+        FORWARD_TOPIC,
     }
 )
 
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 TRANS_GROUP: Final = "CID_RMQ_SYS_TRANS"
+FORWARD_GROUP: Final = "CID_RMQ_SYS_FORWARD"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 SYSTEM_GROUPS: Final = (
     "TOOLS_CONSUMER",
