@@ -11,7 +11,7 @@ from sprocket_cli.lazy_group import LazyGroup
 
 # Where each command is.
 _COMMANDS: Final = {
-    "broker": "sprocket_cli.server.mqbroker:main",
+    "broker": "sprocket_cli.commands.broker_commands:broker",
     "cluster": "sprocket_cli.commands.cluster_commands:cluster",
     "consume": "sprocket_cli.commands.message_commands:consume",
     "controller": "sprocket_cli.server.mqcontroller:main",

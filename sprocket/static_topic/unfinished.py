@@ -23,12 +23,19 @@ from sprocket.static_topic.plan import (
 
 
 def is_unfinished(topic: str, configs: BrokerConfigs) -> bool:
-    """Return whether brokers differ, or a leader has no logical offset yet."""
+    """Return whether brokers differ, or one of them does not know a logical offset that is, or shall be, decided."""
     try:
         checked_extent(topic, configs)
-        return any(not queue.items[-1].is_decided for queue in all_queues(configs).values())
+        queues = all_queues(configs)
     except MappingError:
         return True
+    known = {(number, item.gen): item for number, queue in queues.items() for item in queue.items}
+    return any(not queue.items[-1].is_decided for queue in queues.values()) or any(
+        not item.is_decided and (int(number), item.gen) in known
+        for broker, config in configs.items()
+        for number, items in detail_of(broker, config).hosted_queues.items()
+        for item in items
+    )
 
 
 def finishing_plan(

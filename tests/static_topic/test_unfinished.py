@@ -36,12 +36,12 @@ def steps(plan: TopicRemappingDetailWrapper, *, exact: bool) -> Iterator[str]:
     if not exact:
         yield from plan.broker_to_map_in
     yield from plan.broker_to_map_out
-    for broker in plan.broker_to_map_in:
+    for broker in (*plan.broker_to_map_in, *plan.broker_to_map_out):
         for items in detail_of("", plan.broker_config_map[broker]).hosted_queues.values():
             if items[-1].logic_offset == UNDECIDED:
                 items[-1].logic_offset = items[-2].logical_open(SENT)
     yield from plan.broker_to_map_in
-    yield from sorted(plan.broker_config_map.keys() - {*plan.broker_to_map_in, *plan.broker_to_map_out})
+    yield from sorted(plan.broker_config_map.keys() - set(plan.broker_to_map_in))
 
 
 def carry_out(configs: Configs, plan: TopicRemappingDetailWrapper, *, exact: bool, stop: int = 1_000) -> None:

@@ -126,8 +126,9 @@ class StaticTopics:
             _decide(plan, broker, ends, _follow if exact else partial(block_seq_round_up, block_size=block_size))
         on_step(4)  # The new leaders learn them.
         await self._tell(plan, map_in, masters, force=force)
-        on_step(5)  # The other brokers learn the epoch.
-        others = plan.broker_config_map.keys() - {*map_in, *map_out}
+        # The other brokers learn the epoch; the old leaders the offsets, which RocketMQ's tool does not tell them.
+        on_step(5)
+        others = plan.broker_config_map.keys() - set(map_in)
         await self._tell(plan, sorted(others), masters, force=force)
 
     async def finish(self, topic: str, *, exact: bool = False, on_step: OnStep = lambda step: None) -> bool:
@@ -205,8 +206,8 @@ class StaticTopics:
             await self._admin.create_static_topic(masters[broker], plan.broker_config_map[broker], force=force)
 
     async def _take_decided(self, plan: TopicRemappingDetailWrapper, masters: dict[str, str]) -> None:
-        """Take the offsets that an earlier execution of this plan has told new leaders."""
-        for broker in plan.broker_to_map_in:
+        """Take the offsets that an earlier execution of this plan has told brokers."""
+        for broker in (*plan.broker_to_map_in, *plan.broker_to_map_out):
             known = await self._admin.topic_config(masters[broker], plan.topic)
             if known is None or known.mapping_detail is None or known.mapping_detail.epoch != plan.epoch:
                 continue

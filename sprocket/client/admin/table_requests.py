@@ -7,6 +7,7 @@ from typing import Final
 
 from sprocket.client.admin.admin_requests import AdminError, AdminRequests, decoded
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList, SubscriptionGroupTable
+from sprocket.remoting.bodies.registration import TopicConfigAndMapping
 from sprocket.remoting.bodies.topic import (
     PERM_PRIORITY,
     CreateTopicListRequestBody,
@@ -74,6 +75,11 @@ class TableRequests(AdminRequests):
             if name not in own and not name.startswith(hidden) and 0 <= config.perm < PERM_PRIORITY
         }
         return found
+
+    async def static_topic_names(self, broker: str) -> list[str]:
+        """Return the names of the static topics of a broker, sorted."""
+        response = await self.ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_s=_TABLE_TIMEOUT_S)
+        return sorted(decoded(response, TopicConfigAndMapping).topic_queue_mapping_detail_map)
 
     # Groups
 

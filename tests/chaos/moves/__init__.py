@@ -1,0 +1,1 @@
+"""Queues of topics move, and topics grow, while brokers and the tool are killed."""
