@@ -85,11 +85,13 @@ def run_scenarios(
     scenarios: tuple[str, ...] = ("all",),
     account: tuple[str, str] | None = None,
     create_at: str | None = None,
+    namespace: str | None = None,
 ) -> dict[str, Outcome]:
     """Runs scenarios in one JVM with this client; a scenario that never reported is missing in the answer.
 
     `home` takes the client's logs and local offsets; `account` is the access key and secret key that requests are
-    signed with; `create_at` are the name servers of the brokers that create topics, if others.
+    signed with; `create_at` are the name servers of the brokers that create topics, if others.  All clients are in
+    `namespace`.
     Raises maven.JavaMissingError.
     """
     run = f"{version.replace('.', '')}-{serialization.lower()}-{home.name}"
@@ -102,6 +104,7 @@ def run_scenarios(
         f"-Drocketmq.client.rebalance.waitInterval={_REBALANCE_MS}",
         *([] if account is None else [f"-Dcompat.accessKey={account[0]}", f"-Dcompat.secretKey={account[1]}"]),
         *([] if create_at is None else [f"-Dcompat.createAt={create_at}"]),
+        *([] if namespace is None else [f"-Dcompat.namespace={namespace}"]),
         "-cp",
         maven.client_classpath(version),
         "compat.Main",

@@ -278,3 +278,27 @@ def test_a_client_that_may_not_is_told_why(guarded: Cluster, tmp_path: Path) -> 
     outcomes = run_scenarios(guarded.name_server_address, "5.3.3", "ROCKETMQ", tmp_path, ("sync-send",), account)
     assert not outcomes["sync-send"].passed
     assert "CODE: 16 DESC: check signature failed." in outcomes["sync-send"].message
+
+
+_IN_NAMESPACE: Final = (
+    "sync-send", "batch-send", "concurrent-push", "consume-later", "lite-pull-subscribe", "orderly-push", "tag-filter",
+    "transactions",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "4.9.8"])
+def test_clients_in_a_namespace_need_a_policy_on_it_alone(guarded: Cluster, tmp_path: Path, version: str) -> None:
+    door = Door(guarded.brokers[0].address)
+    namespace = f"shop{version[0]}|orders"
+    name = f"{namespace}%app"
+    door.well(RequestCode.AUTH_CREATE_USER, {"username": name}, {"username": name, "password": password_of(name)})
+    policy = acl(name, "Allow", f"Namespace:{namespace}", actions="Pub,Sub,Create,Get,Update")
+    door.well(RequestCode.AUTH_CREATE_ACL, {"subject": f"User:{name}"}, policy)
+    outcomes = run_scenarios(
+        guarded.name_server_address, version, "JSON", tmp_path, _IN_NAMESPACE, (name, password_of(name)),
+        namespace=namespace,
+    )  # fmt: skip
+    assert {name: outcome.message for name, outcome in outcomes.items() if not outcome.passed} == {}
+    assert set(outcomes) == set(_IN_NAMESPACE)
+    topics = json.loads(door.well(RequestCode.GET_ALL_TOPIC_CONFIG, {}))["topicConfigTable"]
+    assert f"{namespace}%T-" in " ".join(topics)

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -55,6 +56,7 @@ final class Context implements AutoCloseable {
         if (producer == null) {
             producer = new DefaultMQProducer(group + "-producer", signing());
             producer.setNamesrvAddr(nameServers);
+            inNamespace(producer);
             producer.setInstanceName(instance());
             producer.setSendMsgTimeout(10_000);
             producer.start();
@@ -66,6 +68,7 @@ final class Context implements AutoCloseable {
     TransactionMQProducer transactionProducer(TransactionListener listener) throws MQClientException {
         TransactionMQProducer transactional = new TransactionMQProducer(group + "-transactions", signing());
         transactional.setNamesrvAddr(nameServers);
+        inNamespace(transactional);
         transactional.setInstanceName(instance());
         transactional.setSendMsgTimeout(10_000);
         transactional.setTransactionListener(listener);
@@ -83,6 +86,7 @@ final class Context implements AutoCloseable {
             // Proxies create no topics.
             DefaultMQProducer creator = new DefaultMQProducer(group + "-creator", signing());
             creator.setNamesrvAddr(elsewhere);
+            inNamespace(creator);
             creator.setInstanceName(instance());
             creator.start();
             Versions.createTopic(creator, topic, queuesPerBroker);
@@ -132,6 +136,7 @@ final class Context implements AutoCloseable {
     DefaultMQPushConsumer pushConsumer() {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, signing(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(nameServers);
+        inNamespace(consumer);
         consumer.setInstanceName(instance());
         consumer.setPollNameServerInterval(ROUTE_REFRESH_MILLIS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -164,6 +169,7 @@ final class Context implements AutoCloseable {
     DefaultMQPullConsumer pullConsumer() throws MQClientException {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group, signing());
         consumer.setNamesrvAddr(nameServers);
+        inNamespace(consumer);
         consumer.setInstanceName(instance());
         consumer.start();
         shutdowns.push(consumer::shutdown);
@@ -173,6 +179,7 @@ final class Context implements AutoCloseable {
     DefaultLitePullConsumer litePullConsumer() {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group, signing());
         consumer.setNamesrvAddr(nameServers);
+        inNamespace(consumer);
         consumer.setInstanceName(instance());
         consumer.setAutoCommit(false);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -202,6 +209,14 @@ final class Context implements AutoCloseable {
                     .getConstructor(credentials).newInstance(account);
         } catch (ReflectiveOperationException unsupported) {
             throw new AssertionError(unsupported);
+        }
+    }
+
+    /** Puts a client into the namespace of the system property, if there is one. */
+    private static void inNamespace(ClientConfig client) {
+        String namespace = System.getProperty("compat.namespace");
+        if (namespace != null) {
+            client.setNamespace(namespace);
         }
     }
 
