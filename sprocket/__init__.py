@@ -41,15 +41,19 @@ if TYPE_CHECKING:
         ConnectionLost,
         IllegalArgument,
         IllegalMessage,
+        LiteQuotaExceeded,
         NameServerUnreachable,
         PermissionDenied,
         RemotingTimeout,
         ReplyTimeout,
         SendFailed,
+        SessionLost,
         TlsUnusable,
         TopicNotFound,
         TopicNotWritable,
     )
+    from sprocket.client.lite.start import LiteStart, Tail
+    from sprocket.client.lite_consumer import LiteConsumer
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage
     from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
     from sprocket.client.pop.pop_subject import PopHandler
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
     from sprocket.client.send.reply import Reply, make_reply
     from sprocket.client.send.send_request import SendSettings
     from sprocket.client.send_result import SendResult, SendStatus
+    from sprocket.client.session import Session
     from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
     from sprocket.client.trace.recorder import TraceSettings
     from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
@@ -135,6 +140,9 @@ __all__ = [
     "IllegalMessage",
     "JsonSerializer",
     "KeyWindow",
+    "LiteConsumer",
+    "LiteQuotaExceeded",
+    "LiteStart",
     "Message",
     "MessageModel",
     "MessageQueue",
@@ -165,11 +173,14 @@ __all__ = [
     "SendSettings",
     "SendStatus",
     "Serializer",
+    "Session",
+    "SessionLost",
     "SimpleConsumer",
     "SprocketError",
     "SqlFilter",
     "SqliteClaims",
     "SubscriptionGroupConfig",
+    "Tail",
     "TlsSettings",
     "TlsUnusable",
     "Topic",
@@ -233,11 +244,13 @@ _EXPORTS = {
     "ConnectionLost": "sprocket.client.errors",
     "IllegalArgument": "sprocket.client.errors",
     "IllegalMessage": "sprocket.client.errors",
+    "LiteQuotaExceeded": "sprocket.client.errors",
     "NameServerUnreachable": "sprocket.client.errors",
     "PermissionDenied": "sprocket.client.errors",
     "RemotingTimeout": "sprocket.client.errors",
     "ReplyTimeout": "sprocket.client.errors",
     "SendFailed": "sprocket.client.errors",
+    "SessionLost": "sprocket.client.errors",
     "TlsUnusable": "sprocket.client.errors",
     "TopicNotFound": "sprocket.client.errors",
     "TopicNotWritable": "sprocket.client.errors",
@@ -256,6 +269,10 @@ _EXPORTS = {
     "TransactionResult": "sprocket.client.transaction",
     "TransactionState": "sprocket.client.transaction",
     "TraceSettings": "sprocket.client.trace.recorder",
+    "LiteConsumer": "sprocket.client.lite_consumer",
+    "LiteStart": "sprocket.client.lite.start",
+    "Tail": "sprocket.client.lite.start",
+    "Session": "sprocket.client.session",
     "SimpleConsumer": "sprocket.client.simple_consumer",
     "PopSettings": "sprocket.client.simple_consumer",
     "PopHandler": "sprocket.client.pop.pop_subject",

@@ -13,6 +13,7 @@ from sprocket.client.sync.connection import Connection, connect
 from sprocket.client.sync.consumers import Consumer, OrderlyConsumer
 from sprocket.client.sync.consumers import Received as ReceivedMessage
 from sprocket.client.sync.deduplication import Deduplicator
+from sprocket.client.sync.lite import LiteConsumer, Session
 from sprocket.client.sync.producers import Producer, TransactionProducer
 from sprocket.client.sync.simple_consumer import Popped as PoppedMessage
 from sprocket.client.sync.simple_consumer import SimpleConsumer
@@ -23,10 +24,12 @@ __all__ = [
     "Connection",
     "Consumer",
     "Deduplicator",
+    "LiteConsumer",
     "OrderlyConsumer",
     "PoppedMessage",
     "Producer",
     "ReceivedMessage",
+    "Session",
     "SimpleConsumer",
     "Topic",
     "TransactionProducer",

@@ -26,7 +26,6 @@ UNSUPPORTED: Final = _by_reason(
     ),
     ("No broker container: one broker per process.", (Code.ADD_BROKER, Code.REMOVE_BROKER)),
     ("RocketMQ's own brokers do not serve it: an acknowledgement names its lite topic.", (Code.ACK_LITE_MESSAGE,)),
-    ("From a broker to a client; Sprocket's own client subscribes no lite topics.", (Code.NOTIFY_UNSUBSCRIBE_LITE,)),
     (
         "Sprocket does not use RocksDB.",
         (Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, Code.EXPORT_ROCKSDB_CONFIG_TO_JSON),

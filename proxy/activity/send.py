@@ -15,18 +15,16 @@ from proxy.brokers.transaction_ids import TransactionId
 from proxy.config import ProxyConfig
 from proxy.convert.answers import SendResult, encoded_sends
 from proxy.convert.incoming import Incoming, incoming
-from proxy.convert.sharding import consistent_hash
 from proxy.server.call import Call
 from proxy.status import OK, Refusal, status, status_of
 from proxy.validation import topic_of
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.errors import AnswerUnreadable, ConnectFailed, refusal
-from sprocket.client.send.queue_choice import RoundRobin
+from sprocket.client.send.queue_choice import RoundRobin, by_consistent_hash
 from sprocket.client.send.send_request import SendRequest, batched
 from sprocket.common.errors import SprocketError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.bodies.client import MessageQueue
-from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.message import properties as names
@@ -128,7 +126,7 @@ class SendActivity:
         if not route.publish:
             raise Refusal(wire.FORBIDDEN, "no writable queue")
         if key:
-            return route.publish[consistent_hash(java_hash_code(key), len(route.publish))]
+            return by_consistent_hash(route, key)
         return self._round_robin.choose(route, None, failed)
 
 

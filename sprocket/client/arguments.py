@@ -17,6 +17,7 @@ from sprocket.common import limits
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.client import split_address
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.lite_topics import is_legal_lite_topic
 from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS
 
 T = TypeVar("T")
@@ -205,6 +206,14 @@ def check_group(group: object) -> None:
         raise IllegalMessage(f"group {group!r} has {len(group)} characters, at most {limits.MAX_GROUP_CHARS}")
     if not _LEGAL_NAME.fullmatch(group):
         raise IllegalMessage(f"group {group!r} has a character that is not allowed: only % | a-z A-Z 0-9 _ -")
+
+
+def lite_topic(name: str, value: object, error: _Refusal = IllegalArgument) -> str:
+    """Return the name of a lite topic."""
+    found = text(name, value, "pass the name of a lite topic as a str", error)
+    if not is_legal_lite_topic(found):
+        raise error(f"{name} {found[:300]!r} is no lite topic: its name has 1 to 240 of the characters a-z A-Z 0-9 _ -")
+    return found
 
 
 def names_of(name: str, value: object) -> list[str]:

@@ -2,12 +2,13 @@
 
 import asyncio
 import importlib
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.admin.admin_client import AdminClient
@@ -19,6 +20,9 @@ from sprocket.client.consumer import Consumer
 from sprocket.client.errors import IllegalArgument
 from sprocket.client.grpc.address import endpoints
 from sprocket.client.grpc.refused import needs_name_server
+from sprocket.client.lite.names import SESSION_GROUP, SESSION_TOPIC
+from sprocket.client.lite.start import LiteStart
+from sprocket.client.lite_consumer import LiteConsumer, Lost
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
@@ -26,6 +30,7 @@ from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.send_request import SendSettings
+from sprocket.client.session import Readers, Session
 from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import Checker, TransactionProducer
@@ -39,6 +44,8 @@ from sprocket.remoting.tls.settings import TlsSettings
 T = TypeVar("T")
 # Producer group of `Connection.producer` without a name.
 DEFAULT_GROUP = "sprocket"
+# Brokers bound what each session has, so one that is slow does not stop the others.
+_SESSIONS: Final = PopSettings(pop_threshold_for_queue=sys.maxsize)
 
 
 def connect(
@@ -111,6 +118,7 @@ class Connection:
         self._producers: dict[tuple[str, SendSettings, TraceSettings | None], Producer] = {}
         self._separate: list[Producer] = []  # they have connections of their own
         self._parts = OpenParts()  # consumers
+        self._readers = Readers(self._session_consumer)
 
     def _new_link(self) -> ProducerLink:
         return ProducerLink(self._settings)
@@ -277,6 +285,43 @@ class Connection:
             group, topics, consume_from=consume_from, ordered=ordered, settings=settings,
             client=self._settings, trace=trace or self._trace, owner=self._parts,
         )  # fmt: skip
+
+    def lite_consumer(
+        self,
+        group: str,
+        topic: str,
+        lite_topics: Iterable[str] | str = (),
+        *,
+        start: LiteStart | None = None,
+        on_lost: Lost | None = None,
+        settings: PopSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> LiteConsumer:
+        """Return a consumer of lite topics of `topic`.  It opens and closes as that of `consumer`."""
+        return LiteConsumer(
+            group, topic, lite_topics, start=start, on_lost=on_lost, settings=settings, client=self._settings,
+            trace=trace or self._trace, owner=self._parts,
+        )  # fmt: skip
+
+    def session(
+        self,
+        id: str,
+        *,
+        topic: str = SESSION_TOPIC,
+        group: str = SESSION_GROUP,
+        peer: str | None = None,
+        start: LiteStart | None = None,
+    ) -> Session:
+        """Return the session `id`: an ordered channel, which is a lite topic of `topic`.
+
+        It reads as a member of `group`, which is bound to `topic` (`AdminClient.create_session_topic` makes both), and
+        sends to the session `peer`, without one to itself.  `start` says where to read first, as in
+        `LiteConsumer.subscribe`.  All sessions of a topic and group share connections.  Raises IllegalArgument.
+        """
+        return Session(id, topic, group, peer, start, self.producer, self._readers)
+
+    def _session_consumer(self, group: str, topic: str, on_lost: Lost) -> LiteConsumer:
+        return self.lite_consumer(group, topic, on_lost=on_lost, settings=_SESSIONS)
 
 
 async def _close_all(parts: Iterable[Closable]) -> None:

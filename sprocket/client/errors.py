@@ -23,11 +23,13 @@ __all__ = [
     "ConnectionLost",
     "IllegalArgument",
     "IllegalMessage",
+    "LiteQuotaExceeded",
     "NameServerUnreachable",
     "PermissionDenied",
     "RemotingTimeout",
     "ReplyTimeout",
     "SendFailed",
+    "SessionLost",
     "TlsUnusable",
     "TopicNotFound",
     "TopicNotWritable",
@@ -114,6 +116,29 @@ class PermissionDenied(BrokerRefused):
         )
 
 
+class LiteQuotaExceeded(BrokerRefused):
+    """A client has too many lite topics, or a broker has; nothing was subscribed or stored."""
+
+    def __init__(self, code: int, remark: str | None, address: str) -> None:
+        super().__init__(code, remark, address)
+        self.args = (
+            f"{self.args[0]}. Unsubscribe lite topics (close sessions), let idle ones be deleted "
+            "(lite.topic.expiration of their topic), or have an operator raise the limit (lite.sub.client.quota of the "
+            "group, maxLiteSubscriptionCount, maxLmqConsumeQueueNum)",
+        )
+
+
+class SessionLost(ClientError):
+    """Another client reads the session now: the group of the session is exclusive.  Iterate again to take it back."""
+
+    def __init__(self, session: str, group: str) -> None:
+        super().__init__(
+            f"another client of group {group} has opened session {session}, and the group lets one client read it; "
+            "iterate again to take it back, or leave it to the other one"
+        )
+        self.session = session
+
+
 # How ACL 1.0 of RocketMQ and of Sprocket begins a refusal, whose code is SYSTEM_ERROR.
 _PLAIN_REFUSAL: Final = "org.apache.rocketmq.acl.common.AclException"
 # With these words NO_PERMISSION is not about the caller, but about the permission bits of a topic, group or broker, or
@@ -133,8 +158,13 @@ def is_access_refusal(code: int | None, remark: str | None) -> bool:
     return code == ResponseCode.SYSTEM_ERROR and _PLAIN_REFUSAL in text
 
 
+_QUOTAS: Final = frozenset({ResponseCode.LMQ_QUOTA_EXCEEDED, ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED})
+
+
 def refusal(code: int, remark: str | None, address: str) -> BrokerRefused:
     """Return the error for a response that says no: PermissionDenied when access control says it."""
+    if code in _QUOTAS:
+        return LiteQuotaExceeded(code, remark, address)
     kind = PermissionDenied if is_access_refusal(code, remark) else BrokerRefused
     if remark is not None and _NO_SQL in remark:
         remark = f"{remark}; set enablePropertyFilter = true on the broker"

@@ -40,6 +40,9 @@ class Message:
     `priority`, 0 or more, is for topics of type PRIORITY: pops get messages of higher priority first.  It chooses the
     queue, so such a message has no delay, no sharding key and no queue of its own.
 
+    `lite_topic` is for topics of type LITE: the message goes to this lite topic of `topic`, which need not exist.  It
+    chooses the queue as a priority does, and such a message has no priority.
+
     `unique_key`, if given, determines the message id (UNIQ_KEY).  All sends of one key to one topic have one id, even
     after a restart, so that a `Deduplicator` treats them as one message.
 
@@ -53,6 +56,7 @@ class Message:
         "deliver_at_ms",
         "flag",
         "keys",
+        "lite_topic",
         "priority",
         "properties",
         "tags",
@@ -73,6 +77,7 @@ class Message:
         delay: timedelta | float | None = None,
         deliver_at: datetime | int | None = None,
         priority: int | None = None,
+        lite_topic: str = "",
         unique_key: str = "",
         flag: int = 0,
         wait_store_ok: bool = True,
@@ -94,6 +99,11 @@ class Message:
             arguments.whole("priority", priority, 0, MAX_PRIORITY, IllegalMessage)
             if self.is_delayed:
                 raise IllegalMessage("a message with a priority has no delay; leave one of them out")
+        self.lite_topic = lite_topic
+        if lite_topic != "":
+            arguments.lite_topic("lite_topic", lite_topic, IllegalMessage)
+            if self.is_delayed or priority is not None:
+                raise IllegalMessage("a message for a lite topic has neither delay nor priority; leave them out")
         self.unique_key = unique_key if unique_key == "" else arguments.unique_key(unique_key)
         self.flag = flag if flag == 0 else arguments.whole("flag", flag, -(1 << 31), (1 << 31) - 1, IllegalMessage)
         self.wait_store_ok = wait_store_ok
@@ -288,6 +298,11 @@ class ReceivedMessage(Settleable):
     def priority(self) -> int | None:
         """The `priority` of its send, None for none."""
         return priority_of(self.properties.get(names.PRIORITY))
+
+    @property
+    def lite_topic(self) -> str:
+        """The `lite_topic` of its send, empty for none."""
+        return self.properties.get(names.LITE_TOPIC, "")
 
     @property
     def message_id(self) -> str:

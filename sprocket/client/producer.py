@@ -22,7 +22,7 @@ from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.batched_stream import BatchedStream
 from sprocket.client.send.compiled_starts import CompiledStart
 from sprocket.client.send.producer_link import ProducerLink
-from sprocket.client.send.queue_choice import by_sharding_key
+from sprocket.client.send.queue_choice import by_consistent_hash, by_sharding_key
 from sprocket.client.send.recall import RecallHandle, recall
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.request_reply import ReplySender
@@ -183,7 +183,7 @@ class Producer:
         if misplaced:
             raise _no_message(message)
         is_anywhere = queue is None and sharding_key is None and timeout_s is None
-        if is_anywhere and self._is_direct and type(message) is Message:
+        if is_anywhere and self._is_direct and type(message) is Message and not message.lite_topic:
             start = self._sender.compiled.start
             attempt = None if start is None else self._start_compiled(start, message)
             if attempt is not None:
@@ -206,6 +206,13 @@ class Producer:
             return await self._accumulator.add(message, queue)
         return await self._send_alone(message, queue, sharding_key, timeout_s)
 
+    async def _placed(self, message: Message, queue: MessageQueue | None) -> MessageQueue | None:
+        """Return the queue that `message` goes to: that of its lite topic, or else `queue`."""
+        if not message.lite_topic:
+            return queue
+        route = await self._instance.publish_route(message.topic, self._settings.default_topic_queue_nums)
+        return by_consistent_hash(route, message.lite_topic)
+
     def _start_compiled(self, start: CompiledStart, message: Message) -> Attempt | None:
         """Start a usual message with compiled code, if there is room for it now; None if that cannot be."""
         sender, body = self._sender, message.body
@@ -226,6 +233,7 @@ class Producer:
         timeout_s: float | None = None,
     ) -> SendResult:
         request = self._prepare(message)
+        queue = await self._placed(message, queue)
         if sharding_key and len(sharding_key) <= _MAX_SHARDING_KEY and not names.separators_in(sharding_key):
             request.properties += names.encode({names.SHARDING_KEY: sharding_key})  # for `Consumer.run(by_key=True)`
         if self._tracing is not None and self._tracing.follows_sends:
@@ -292,6 +300,7 @@ class Producer:
         """
         self._check_place(message, queue, sharding_key, timeout_s)
         request = self._prepare(message)
+        queue = await self._placed(message, queue)
         correlation_id = self._instance.identity.new_unique_id()
         properties = {names.CORRELATION_ID: correlation_id, names.REPLY_TO_CLIENT: self._instance.client_id}
         properties[names.TTL] = str(round(timeout_s * 1000))
@@ -329,15 +338,16 @@ class Producer:
     ) -> None:
         """Send `message` without a response: it may be lost without notice."""
         self._check_place(message, queue, sharding_key, None)
-        await self._sender.send_oneway(self._prepare(message), queue, sharding_key)
+        request = self._prepare(message)
+        await self._sender.send_oneway(request, await self._placed(message, queue), sharding_key)
 
     async def send_batch(
         self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_s: float | None = None
     ) -> SendResult:
         """Send `messages` as one request; all of them go to one queue, or none does.
 
-        Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay or a
-        priority, or are larger together than maxMessageSize.
+        Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay, a
+        priority or a lite topic, or are larger together than maxMessageSize.
         """
         self._check_open()
         batch = list(messages)
@@ -409,14 +419,14 @@ class Producer:
             attempt = None if start is None else start(message, timeout_s)
             if attempt is None:
                 request = self._prepare(message)
-                attempt = sender.start(request, timeout_s)
+                attempt = None if message.lite_topic else sender.start(request, timeout_s)
             if attempt is not None:
                 started.append(attempt)
                 continue
-            # The route or the connection is missing: wait for this message before the next.
+            # The route or the connection is missing, or a lite topic chooses the queue: wait before the next message.
             while started:
                 yield await self._finish(started.popleft())
-            yield await sender.send(request)
+            yield await sender.send(request, queue=await self._placed(message, None))
         while started:
             ended = started.popleft()
             yield sender.result_at_once(ended) or await self._finish(ended)
@@ -479,6 +489,8 @@ class Producer:
             arguments.sharding_key(sharding_key, queue)
         if message.priority is not None and (queue is not None or sharding_key is not None):
             raise IllegalMessage("a priority chooses the queue; leave queue and sharding_key out")
+        if message.lite_topic and (queue is not None or sharding_key is not None):
+            raise IllegalMessage("a lite topic chooses the queue; leave queue and sharding_key out")
         if timeout_s is not None:
             arguments.timeout("timeout_s", timeout_s)
 

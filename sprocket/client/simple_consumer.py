@@ -9,11 +9,11 @@ import asyncio
 import inspect
 import logging
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
@@ -76,6 +76,22 @@ _CHECKS = {
     "poll_time_s": arguments.seconds,
     "renew_limit_s": arguments.timeout,
 }
+
+
+class ReadyMessages(Protocol):
+    """Messages that wait for the application; the length is that of those that can be given."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[PoppedMessage]:
+        """Iterate over all that wait."""
+        ...
+
+    def popleft(self) -> PoppedMessage: ...
+
+    def extend(self, batch: Iterable[PoppedMessage], /) -> object: ...
+
+    def clear(self) -> None: ...
 
 
 def _check_popped(popped: object) -> None:
@@ -151,7 +167,7 @@ class SimpleConsumer:
         self._tracing = new_tracing(trace, self._instance, group)
         self._left_over: deque[PoppedMessage] = deque()  # of a `receive` that was cancelled
         self._targets = self._new_targets()
-        self._ready: deque[PoppedMessage] = deque()  # of the iteration
+        self._ready = self._new_ready()  # of the iteration
         self._room = Wakeup()
         self._loops: dict[Target, asyncio.Task[None]] = {}
 
@@ -171,6 +187,9 @@ class SimpleConsumer:
 
     def _new_targets(self) -> PopTargets:
         return PopTargets(self._instance, self._pops, self._subscriptions, self._left_over.extend, random_number())
+
+    def _new_ready(self) -> ReadyMessages:
+        return deque()
 
     async def _check_subscriptions(self) -> None:
         await check_subscriptions(self._instance, self.group, self._subscriptions.values())
@@ -249,12 +268,15 @@ class SimpleConsumer:
             await asyncio.gather(*(self._give_back(popped) for popped in unseen))
             if self._tracing is not None:
                 await self._tracing.close()
-            await self._instance.unregister(None, self.group)
+            await self._unregister()
         finally:
             if self._owner is not None:
                 self._owner.left(self)
             await self._instance.close()
             self._arrived.set()
+
+    async def _unregister(self) -> None:
+        await self._instance.unregister(None, self.group)
 
     async def _give_back(self, popped: PoppedMessage) -> None:
         try:
@@ -361,7 +383,7 @@ class SimpleConsumer:
         _check_popped(popped)
         delay_s = arguments.seconds("delay", delay)
         mark_settled(popped)
-        await self._released(popped)
+        await self._rejected(popped, delay_s)
         self._trace_end(popped, is_success=False)
         await self._pops.change_invisible(popped, delay_s)
 
@@ -400,6 +422,10 @@ class SimpleConsumer:
         await self._renewal.release(popped)
         self._room.set()
 
+    async def _rejected(self, popped: PoppedMessage, after_s: float | None) -> None:
+        """Stop renewing `popped`, which is redelivered after `after_s`, None: when its invisible time is over."""
+        await self._released(popped)
+
     # Iteration and `run`
 
     async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
@@ -433,7 +459,7 @@ class SimpleConsumer:
                 yield popped
             else:
                 # Its broker was unreachable, or this process was suspended.
-                await self._released(popped)
+                await self._rejected(popped, None)
                 logger.info("event=not_given_in_time message=%r", popped)
         self._arrived.set()  # for the next waiting reader
 
@@ -507,7 +533,7 @@ class SimpleConsumer:
                 await self._leave(popped, None)
 
     async def _leave(self, popped: PoppedMessage, after_s: float | None) -> None:
-        await self._released(popped)
+        await self._rejected(popped, after_s)
         self._trace_end(popped, is_success=False)
         if after_s is not None:
             try:
@@ -555,8 +581,12 @@ class SimpleConsumer:
                 logger.info("event=pop_recovered target=%r after_s=%.1f failures=%d", target, *over)
             if popped:
                 self._renewal.hold(popped)
-                self._ready.extend(popped)
+                await self._put(popped)
                 self._arrived.set()
+
+    async def _put(self, batch: list[PoppedMessage]) -> None:
+        """Keep messages for the iteration."""
+        self._ready.extend(batch)
 
     async def _known_targets(self) -> list[Target]:
         try:

@@ -167,6 +167,8 @@ class TransactionProducer(Producer):
             raise IllegalMessage("a message of a transaction cannot be delayed")
         if message.priority is not None:
             raise IllegalMessage("a message of a transaction cannot have a priority")
+        if message.lite_topic:
+            raise IllegalMessage("a message of a transaction cannot have a lite topic")
         own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
         if check_immunity_s is not None:
             own[names.CHECK_IMMUNITY_TIME_IN_SECONDS] = str(check_immunity_s)

@@ -22,6 +22,9 @@ _THROWAWAY = {
     "diskSpaceWarningLevelRatio": "100",
     "cleanFileForciblyEnable": "false",
     "brokerFastFailureEnable": "false",
+    # Topics of type LITE.
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
     # A segment is allocated whole: a gigabyte for each test is more than many machines have.
     "mappedFileSizeCommitLog": str(128 * 1024 * 1024),
 }

@@ -77,6 +77,14 @@ def test_every_snippet_compiles() -> None:
         compile("async def program():\n" + textwrap.indent(text, "    "), "docs/client.md", "exec")
 
 
+async def test_lite_topics_and_sessions(broker: Broker) -> None:
+    async with sprocket.connect(broker.namesrv) as mq:
+        made = await asyncio.wait_for(run(snippet('"chat-43"'), mq=mq), 40)
+        assert made["message"].body == b"hello"  # type: ignore[attr-defined]
+        made = await asyncio.wait_for(run(snippet('mq.session("user-7"'), mq=mq), 40)
+        assert made["answer"].body == b"noon"  # type: ignore[attr-defined]
+
+
 async def test_auto_batch(broker: Broker) -> None:
     made = await run(snippet("auto_batch=True"), namesrv=broker.namesrv)
     assert len(made["results"]) == 100  # type: ignore[arg-type]

@@ -6,10 +6,12 @@ Source of requests and of the merging of responses: RocketMQ 5.3.3, `DefaultMQAd
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TypeVar
 
 import msgspec
 
+from sprocket.client import arguments
 from sprocket.client.admin.admin_requests import AdminDenied, AdminError, ConfigRefused, decoded
 from sprocket.client.admin.auth_requests import AuthRequests
 from sprocket.client.admin.lite_requests import LiteRequests
@@ -17,10 +19,11 @@ from sprocket.client.admin.maintenance_requests import MaintenanceRequests
 from sprocket.client.admin.server_requests import ServerRequests
 from sprocket.client.admin.table_requests import TableRequests
 from sprocket.client.answers import header_of, route_of
+from sprocket.client.lite.names import SESSION_GROUP, SESSION_TOPIC
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue, by_queue
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
-from sprocket.remoting.bodies.group import GroupList
+from sprocket.remoting.bodies.group import GroupList, SubscriptionGroupConfig
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.bodies.route import BrokerData, TopicRouteData
 from sprocket.remoting.bodies.stats import ConsumeStats, TopicOffset, TopicStatsTable
@@ -85,6 +88,33 @@ class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, LiteReques
         header = _creation_header(config)
         header.attributes = ",".join(f"{key}={value}" if value else key for key, value in config.attributes.items())
         await self.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def create_session_topic(
+        self,
+        topic: str = SESSION_TOPIC,
+        groups: Iterable[str] | str = SESSION_GROUP,
+        *,
+        cluster: str | None = None,
+        exclusive: bool = True,
+        expires: timedelta | float | None = None,
+        queues: int = 8,
+    ) -> None:
+        """Create a topic of type LITE, and groups that read its sessions, on the masters of `cluster`, None: of all.
+
+        With `exclusive` one client reads a session at a time.  Brokers delete a session that got no message for
+        `expires` (whole minutes; None: never), with what was not read.  A second call changes these things.
+        """
+        minutes = -1 if expires is None else max(round(arguments.seconds("expires", expires) / 60), 1)
+        attributes = {"+message.type": "LITE", "+lite.topic.expiration": str(minutes)}
+        config = TopicConfig(topic, queues, queues, attributes=attributes)
+        model = "Exclusive" if exclusive else "Shared"
+        clusters = list((await self.cluster_info()).cluster_addr_table) if cluster is None else [cluster]
+        for name in clusters:
+            for broker in await self.broker_addresses(name, masters_only=True):
+                await self.create_topic(broker, config)
+                for group in arguments.names_of("groups", groups):
+                    bound = {"+lite.bind.topic": topic, "+lite.sub.model": model}
+                    await self.create_group(broker, SubscriptionGroupConfig(group, attributes=bound))
 
     async def create_static_topic(
         self, broker: str, config: TopicConfigAndQueueMapping, *, force: bool = False

@@ -16,6 +16,7 @@ from sprocket.client.errors import (
     ClientError,
     ConnectFailed,
     ConnectionLost,
+    LiteQuotaExceeded,
     PermissionDenied,
     RemotingTimeout,
     TopicNotFound,
@@ -44,6 +45,8 @@ _CODES: Final = {
     wire.TOO_MANY_REQUESTS: ResponseCode.SYSTEM_BUSY,
     wire.UNAUTHORIZED: ResponseCode.NO_PERMISSION,
     wire.FORBIDDEN: ResponseCode.NO_PERMISSION,
+    wire.LITE_TOPIC_QUOTA_EXCEEDED: ResponseCode.LMQ_QUOTA_EXCEEDED,
+    wire.LITE_SUBSCRIPTION_QUOTA_EXCEEDED: ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
     wire.TOPIC_NOT_FOUND: ResponseCode.TOPIC_NOT_EXIST,
     wire.CONSUMER_GROUP_NOT_FOUND: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     wire.NOT_IMPLEMENTED: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
@@ -51,6 +54,11 @@ _CODES: Final = {
     wire.MASTER_PERSISTENCE_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
     wire.SLAVE_PERSISTENCE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
     wire.HA_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+_KINDS: Final = {
+    wire.UNAUTHORIZED: PermissionDenied,
+    wire.LITE_TOPIC_QUOTA_EXCEEDED: LiteQuotaExceeded,
+    wire.LITE_SUBSCRIPTION_QUOTA_EXCEEDED: LiteQuotaExceeded,
 }
 # Failures of the proxy, which another attempt may not meet.
 _SERVER_FAULTS: Final = range(wire.INTERNAL_ERROR, wire.UNSUPPORTED)
@@ -65,7 +73,7 @@ def refusal_of(status: wire.Status, address: str, topic: str = "") -> ClientErro
         return RemotingTimeout(f"{address}: {name}: {status.message}")
     fault = ResponseCode.SYSTEM_ERROR if status.code in _SERVER_FAULTS else ResponseCode.MESSAGE_ILLEGAL
     code = int(_CODES.get(status.code, fault))
-    kind = PermissionDenied if status.code == wire.UNAUTHORIZED else BrokerRefused
+    kind = _KINDS.get(status.code, BrokerRefused)
     return kind(code, f"{name}: {status.message}", address)
 
 

@@ -1,5 +1,6 @@
 """What `sprocket.connect` returns for ``grpc://``: parts that speak to a proxy."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from sprocket.client.admin.admin_client import AdminClient
@@ -7,11 +8,14 @@ from sprocket.client.connect import DEFAULT_GROUP, Connection
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.consumer import Consumer
+from sprocket.client.grpc.lite_consumer import GrpcLiteConsumer
 from sprocket.client.grpc.producer import GrpcLink, GrpcProducer
 from sprocket.client.grpc.push_consumer import GrpcConsumer
 from sprocket.client.grpc.refused import needs_name_server, not_over_grpc
 from sprocket.client.grpc.simple_consumer import GrpcSimpleConsumer
 from sprocket.client.grpc.transaction import GrpcTransactionProducer
+from sprocket.client.lite.start import LiteStart
+from sprocket.client.lite_consumer import LiteConsumer, Lost
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
@@ -119,6 +123,24 @@ class GrpcConnection(Connection):
         if ordered:
             raise not_over_grpc("order by the consumer", _ORDER)
         return GrpcSimpleConsumer(group, topics, settings=settings, client=self._settings, owner=self._parts)
+
+    def lite_consumer(
+        self,
+        group: str,
+        topic: str,
+        lite_topics: Iterable[str] | str = (),
+        *,
+        start: LiteStart | None = None,
+        on_lost: Lost | None = None,
+        settings: PopSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> LiteConsumer:
+        """Return a consumer of lite topics of `topic`."""
+        _refuse(trace)
+        return GrpcLiteConsumer(
+            group, topic, lite_topics, start=start, on_lost=on_lost, settings=settings, client=self._settings,
+            owner=self._parts,
+        )  # fmt: skip
 
 
 def _refuse(trace: TraceSettings | None) -> None:

@@ -55,6 +55,8 @@ def outgoing(request: SendRequest, sharding_key: str | None, now_ms: int) -> wir
         system.message_group, system.message_type = group, wire.FIFO
     if priority := table.pop(names.PRIORITY, ""):
         system.priority, system.message_type = int(priority), wire.PRIORITY
+    if lite_topic := table.pop(names.LITE_TOPIC, ""):
+        system.lite_topic, system.message_type = lite_topic, wire.LITE
     deliver_ms, delay_ms = table.pop(names.TIMER_DELIVER_MS, ""), table.pop(names.TIMER_DELAY_MS, "")
     if deliver_ms or delay_ms:
         system.delivery_timestamp.CopyFrom(timestamp(int(deliver_ms) if deliver_ms else now_ms + int(delay_ms)))
@@ -83,6 +85,8 @@ def incoming(message: wire.Message, broker_name: str) -> ReceivedMessage:
         table[names.SHARDING_KEY] = system.message_group
     if system.HasField("priority"):
         table[names.PRIORITY] = str(system.priority)
+    if system.lite_topic:
+        table[names.LITE_TOPIC] = system.lite_topic
     body = gunzip(message.body) if system.body_encoding == wire.GZIP else message.body
     return ReceivedMessage(
         topic=topic,

@@ -44,6 +44,7 @@ class GrpcInstance(ClientInstance):
         clock: Clock | None = None,
         denied: Callable[[PermissionDenied | None], None] = lambda error: None,
         recover: Callable[[wire.RecoverOrphanedTransactionCommand], None] = lambda command: None,
+        lost: Callable[[wire.NotifyUnsubscribeLiteCommand], None] = lambda command: None,
     ) -> None:
         """`group` is the consumer group, empty for producers; the others as of `ClientInstance` and `Session`."""
         super().__init__(settings, clock=clock, denied=denied)
@@ -54,7 +55,7 @@ class GrpcInstance(ClientInstance):
             self._endpoints, lambda: self.client_id, settings.credentials, settings.tls,
             lambda: self.clock.wall_ms() / 1000,
         )  # fmt: skip
-        self.session = Session(self.calls, self._reported, self.outages, recover)
+        self.session = Session(self.calls, self._reported, self.outages, recover, lost)
 
     async def open(self) -> None:
         """Start the tasks.  Raises TlsUnusable."""

@@ -3,19 +3,17 @@
 Source: RocketMQ 5.3.3, `ReceiveMessageActivity`, `AckMessageActivity`, `ChangeInvisibleDurationActivity`.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from sprocket.client.connection.backoff import Backoff
-from sprocket.client.errors import AnswerUnreadable, ClientError, ConnectFailed, ConnectionLost, TopicNotFound
+from sprocket.client.errors import AnswerUnreadable, ClientError, ConnectFailed, ConnectionLost
 from sprocket.client.grpc.calls import refusal_of
 from sprocket.client.grpc.convert import filter_of, incoming, resource
 from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
-from sprocket.client.pop.pop_targets import PopTargets
 from sprocket.client.pop.popped_message import PoppedMessage, renew_handle
 from sprocket.client.settlement import Settlement
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -103,7 +101,7 @@ class GrpcPops(PopRequests):
         return ReceiptMessage(received, handle, until, system.receipt_handle, self._consumer)
 
     async def has_messages(self, target: Target, wait_s: float) -> bool:
-        """Raise ClientError: a proxy has no such request, and `GrpcTargets` makes none."""
+        """Raise ClientError: a proxy has no such request, and `HeldTargets` makes none."""
         raise ClientError("grpc:// cannot ask for messages without receiving them; use receive")
 
     async def ack(self, popped: PoppedMessage) -> None:
@@ -117,7 +115,10 @@ class GrpcPops(PopRequests):
 
     async def _ack(self, batch: list[PoppedMessage]) -> None:
         entries = [
-            wire.AckMessageEntry(message_id=popped.message_id, receipt_handle=_receipt(popped)) for popped in batch
+            wire.AckMessageEntry(
+                message_id=popped.message_id, receipt_handle=_receipt(popped), lite_topic=self._lite_topic(popped)
+            )
+            for popped in batch
         ]
         topic = resource(batch[0].topic)
         await self._grpc.ask(
@@ -135,6 +136,7 @@ class GrpcPops(PopRequests):
                 receipt_handle=_receipt(popped),
                 invisible_duration=duration(round(invisible_s * 1000)),
                 message_id=popped.message_id,
+                lite_topic=self._lite_topic(popped),
             )
             answer = await self._grpc.ask("ChangeInvisibleDuration", request)
             if isinstance(popped, ReceiptMessage) and answer.receipt_handle:
@@ -153,6 +155,7 @@ class GrpcPops(PopRequests):
             message_id=popped.message_id,
             delivery_attempt=popped.reconsume_times + 1,
             max_delivery_attempts=max_attempts,
+            lite_topic=self._lite_topic(popped),
         )
         await self._until_invisible_ends(popped, lambda: self._grpc.ask("ForwardMessageToDeadLetterQueue", request))
 
@@ -173,34 +176,3 @@ def _receipt(popped: PoppedMessage) -> str:
     if not isinstance(popped, ReceiptMessage):
         raise ClientError(f"{popped!r} came from no proxy; acknowledge it with the consumer that gave it")
     return popped.receipt
-
-
-class GrpcTargets(PopTargets):
-    """Receives of one group from the brokers of its topics, by way of the proxy."""
-
-    async def receive(self, max_messages: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
-        """Return the first messages that any broker has within `wait_s`.
-
-        All brokers are asked at once; what another one delivers at the same time is kept for the next call.
-        Raises ClientError if none of them could be reached.
-        """
-        targets = await self.all()
-        if not targets:
-            raise TopicNotFound(", ".join(self._subscriptions), "the proxy with a queue that may be read")
-        asking = {asyncio.ensure_future(self.pop(one, max_messages, invisible_s, wait_s)) for one in targets}
-        failures: list[BaseException] = []
-        try:
-            while asking:
-                done, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
-                failures += [error for one in done if (error := one.exception()) is not None]
-                found = [one.result() for one in done if one.exception() is None and one.result()]
-                if found:
-                    for later in found[1:]:
-                        self._keep(later)
-                    return found[0]
-        finally:
-            for other in asking:
-                other.add_done_callback(self._popped_for_nobody)
-        if len(failures) == len(targets):
-            raise failures[-1]
-        return []

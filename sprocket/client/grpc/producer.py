@@ -199,6 +199,10 @@ class GrpcProducer(Producer):
     def _new_link(self, client: ClientSettings, clock: Clock | None) -> ProducerLink:
         return GrpcLink(client)
 
+    async def _placed(self, message: Message, queue: MessageQueue | None) -> MessageQueue | None:
+        """Return `queue`: the proxy finds that of a lite topic."""
+        return queue
+
     @property
     def _grpc_sender(self) -> GrpcSender:
         assert isinstance(self._sender, GrpcSender)  # GrpcLink made it

@@ -27,7 +27,8 @@ _RETRY_S: Final = 0.5
 class Session:
     """Telemetry stream that is opened again whenever it ends, until its task is cancelled.
 
-    `settings` returns what this client reports; `recover` gets questions about open transactions.
+    `settings` returns what this client reports; `recover` gets questions about open transactions, `lost` the lite
+    topics that another client has taken.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class Session:
         settings: Callable[[], wire.Settings],
         outages: Outages,
         recover: Callable[[wire.RecoverOrphanedTransactionCommand], None] = lambda command: None,
+        lost: Callable[[wire.NotifyUnsubscribeLiteCommand], None] = lambda command: None,
     ) -> None:
         self._calls = calls
         self._settings = settings
         self._outages = outages
         self._recover = recover
+        self._lost = lost
         self._stream: Any = None
         self._answered = asyncio.Event()
         self._moved = asyncio.Event()
@@ -48,13 +51,18 @@ class Session:
         self.server = wire.Settings()  # what the proxy answered; empty before
 
     async def ready(self, timeout_s: float) -> None:
-        """Wait until the proxy knows this client, for at most `timeout_s`; the call that follows tells the failure."""
+        """Wait until the proxy has answered, for at most `timeout_s`; the call that follows tells the failure."""
         if not self._answered.is_set():
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._answered.wait()
             except TimeoutError:
                 pass
+
+    @property
+    def opened(self) -> object:
+        """The open stream, another object after each reconnection; None while there is none."""
+        return self._stream
 
     async def report(self) -> None:
         """Send the settings again.  A stream that is down sends them when it is back."""
@@ -68,7 +76,7 @@ class Session:
         """Keep the stream open forever."""
         while True:
             self._moved.clear()
-            address = self._calls.address
+            address, is_refused = self._calls.address, False
             try:
                 if await self._serve(address):
                     logger.info("event=telemetry_moved from=%s to=%s", address, self._calls.address)
@@ -76,13 +84,16 @@ class Session:
                 error: ClientError = ConnectionLost(f"{address} ended the telemetry stream")
             except grpc.RpcError as failed:
                 error = failure_of(failed, address, 0)
+                is_refused = failed.code() is grpc.StatusCode.INVALID_ARGUMENT  # how proxies refuse settings
                 if address == self._calls.address:
                     self._calls.next_endpoint()
             except ClientError as refused:
-                error = refused
+                error, is_refused = refused, True
             finally:
                 self._stream = None
                 self._answered.clear()
+            if is_refused:
+                self._answered.set()  # each call gets its own refusal, without a wait
             if self._outages.failed("telemetry", error):
                 logger.warning("event=telemetry_lost proxy=%s reason=%r", address, str(error))
             await pause(_RETRY_S)
@@ -130,6 +141,8 @@ class Session:
             self._answered.set()
         elif kind == "recover_orphaned_transaction_command":
             self._recover(command.recover_orphaned_transaction_command)
+        elif kind == "notify_unsubscribe_lite_command":
+            self._lost(command.notify_unsubscribe_lite_command)
         elif kind is not None:
             # The proxy waits for these answers: without one an operator's command would time out.
             await stream.write(_unsupported(command, kind))

@@ -9,10 +9,10 @@ from sprocket.client.connection.owner import Owner
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.grpc.convert import filter_of, resource
 from sprocket.client.grpc.grpc_instance import GrpcInstance
-from sprocket.client.grpc.pops import GrpcPops, GrpcTargets
+from sprocket.client.grpc.pops import GrpcPops
 from sprocket.client.grpc.refused import needs_name_server
 from sprocket.client.pop.pop_requests import PopRequests
-from sprocket.client.pop.pop_targets import PopTargets
+from sprocket.client.pop.pop_targets import HeldTargets, PopTargets
 from sprocket.client.pop.popped_message import PoppedMessage, mark_settled
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply
@@ -25,25 +25,10 @@ from sprocket.grpc_wire.times import duration
 logger = logging.getLogger(__name__)
 
 
-class GrpcSimpleConsumer(SimpleConsumer):
-    """`SimpleConsumer` whose messages come from a proxy; `kind` is how it reports itself."""
+class OverGrpc(SimpleConsumer):
+    """What consumers that pop do otherwise over gRPC; `_kind` is how one reports itself."""
 
-    def __init__(
-        self,
-        group: str,
-        topics: Topics,
-        *,
-        client: ClientSettings,
-        settings: PopSettings | None = None,
-        clock: Clock | None = None,
-        owner: Owner | None = None,
-        kind: "wire.ClientType" = wire.SIMPLE_CONSUMER,
-    ) -> None:
-        """Raises IllegalArgument."""
-        self._kind = kind
-        super().__init__(
-            group, topics, consume_from=ConsumeFrom.LAST, settings=settings, client=client, clock=clock, owner=owner
-        )
+    _kind: "wire.ClientType"
 
     def _new_instance(self, client: ClientSettings, clock: Clock) -> ClientInstance:
         self.grpc = GrpcInstance(
@@ -56,7 +41,7 @@ class GrpcSimpleConsumer(SimpleConsumer):
         return self._grpc_pops
 
     def _new_targets(self) -> PopTargets:
-        return GrpcTargets(self.grpc, self._pops, self._subscriptions, self._left_over.extend, random_number())
+        return HeldTargets(self.grpc, self._pops, self._subscriptions, self._left_over.extend, random_number())
 
     async def _check_subscriptions(self) -> None:
         """Do nothing: the proxy checks the filters when it gets the settings."""
@@ -80,3 +65,24 @@ class GrpcSimpleConsumer(SimpleConsumer):
     async def reply(self, popped: PoppedMessage, answer: bytes | Reply, timeout_s: float | None = None) -> SendResult:
         """Raise IllegalArgument: gRPC has no replies."""
         raise needs_name_server("request and reply")
+
+
+class GrpcSimpleConsumer(OverGrpc):
+    """`SimpleConsumer` whose messages come from a proxy; `kind` is how it reports itself."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: Topics,
+        *,
+        client: ClientSettings,
+        settings: PopSettings | None = None,
+        clock: Clock | None = None,
+        owner: Owner | None = None,
+        kind: "wire.ClientType" = wire.SIMPLE_CONSUMER,
+    ) -> None:
+        """Raises IllegalArgument."""
+        self._kind = kind
+        super().__init__(
+            group, topics, consume_from=ConsumeFrom.LAST, settings=settings, client=client, clock=clock, owner=owner
+        )

@@ -6,6 +6,7 @@ Source: RocketMQ 5.5.1, `MQClientAPIImpl.processPopLiteResponse`, `ExtraInfoUtil
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.pull.record_decoder import decode_records
+from sprocket.client.settlement import Settlement
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.headers.lite import PopLiteMessageResponseHeader
@@ -15,7 +16,12 @@ from sprocket.remoting.message.pop_extra_info import NORMAL, PopHandle
 
 
 def lite_popped_messages(
-    body: bytes, header: PopLiteMessageResponseHeader, topic: str, broker_name: str, now: float
+    body: bytes,
+    header: PopLiteMessageResponseHeader,
+    topic: str,
+    broker_name: str,
+    now: float,
+    consumer: Settlement | None = None,
 ) -> list[PoppedMessage]:
     """Return the messages of a pop's answer that was asked for at `now` (monotonic s).  Raises ProtocolError.
 
@@ -30,7 +36,7 @@ def lite_popped_messages(
         message.queue_offset = offset = _offset(message, topic)
         message.reconsume_times = count
         handle = PopHandle(0, header.pop_time, header.invisible_time, header.revive_qid, NORMAL, broker_name, 0, offset)
-        popped.append(PoppedMessage(message, topic, handle, visible_at))
+        popped.append(PoppedMessage(message, topic, handle, visible_at, consumer))
     return popped
 
 

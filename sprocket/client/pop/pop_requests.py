@@ -54,6 +54,8 @@ class PopRequests:
     Every method raises BrokerNotFound, BrokerRefused, ConnectFailed, ConnectionLost, RemotingTimeout.
     """
 
+    is_lite = False  # whether its messages are those of lite topics
+
     def __init__(
         self,
         instance: ClientInstance,
@@ -77,9 +79,7 @@ class PopRequests:
         self, target: Target, subscription: SubscriptionData, max_messages: int, invisible_s: float, wait_s: float
     ) -> list[PoppedMessage]:
         """Pop up to `max_messages`, invisible to others for `invisible_s`; the broker may hold it for `wait_s`."""
-        attempt_id = None
-        if self._is_ordered:
-            attempt_id = self._lost_attempts.pop(target, None) or self._instance.identity.new_unique_id()
+        attempt_id = self._attempt_id(target)
         header = PopMessageRequestHeader(
             consumer_group=self._group,
             topic=target.topic,
@@ -95,9 +95,29 @@ class PopRequests:
             attempt_id=attempt_id,
             broker_name=target.broker_name,
         )
+        found = await self._found(target, RequestCode.POP_MESSAGE, header, wait_s, attempt_id)
+        if found is None:
+            return []
+        response, popped_at = found
+        answer = header_of(response, PopMessageResponseHeader)
+        try:
+            return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at, self._consumer)
+        except ProtocolError as error:
+            raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
+
+    def _attempt_id(self, target: Target) -> str | None:
+        """Return the name of the next pop of `target`; None for one without order."""
+        if not self._is_ordered:
+            return None
+        return self._lost_attempts.pop(target, None) or self._instance.identity.new_unique_id()
+
+    async def _found(
+        self, target: Target, code: int, header: Header, wait_s: float, attempt_id: str | None
+    ) -> tuple[ReceivedResponse, float] | None:
+        """Return the answer to a pop, and the time of the pop (monotonic s); None if there were no messages."""
         asked_at = self._instance.clock.monotonic()
         try:
-            response = await self._ask(target, RequestCode.POP_MESSAGE, header, timeout_s=wait_s + _POLL_SLACK_S)
+            response = await self._ask(target, code, header, timeout_s=wait_s + _POLL_SLACK_S)
         except BaseException:
             if attempt_id is not None:
                 self._lost_attempts[target] = attempt_id
@@ -105,14 +125,10 @@ class PopRequests:
         if response.code in _NOTHING:
             if response.code == ResponseCode.POLLING_FULL:
                 await pause(min(_FULL_PAUSE_S, wait_s))
-            return []
-        answer = header_of(self._success(response, target), PopMessageResponseHeader)
+            return None
         # The invisible time counts from the broker's pop, shortly before its response arrived.
         popped_at = max(asked_at, self._instance.clock.monotonic() - _ANSWER_LIMIT_S)
-        try:
-            return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at, self._consumer)
-        except ProtocolError as error:
-            raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
+        return self._success(response, target), popped_at
 
     async def has_messages(self, target: Target, wait_s: float) -> bool:
         """Return whether a pop would find messages; the broker holds the request for up to `wait_s`."""
@@ -142,6 +158,7 @@ class PopRequests:
             queue_id=handle.queue_id,
             extra_info=handle.encode(),
             offset=_offset(handle),
+            lite_topic=self._lite_topic(popped),
             broker_name=target.broker_name,
         )
         self._success(await self._ask(target, RequestCode.ACK_MESSAGE, header), target)
@@ -179,6 +196,7 @@ class PopRequests:
             extra_info=handle.encode(),
             offset=_offset(handle),
             invisible_time=round(invisible_s * 1000),
+            lite_topic=self._lite_topic(popped),
             broker_name=target.broker_name,
         )
         now = self._instance.clock.monotonic()
@@ -191,6 +209,10 @@ class PopRequests:
             revive_queue_id=answer.revive_qid,
         )
         renew_handle(popped, renewed, now + answer.invisible_time / 1000)
+
+    def _lite_topic(self, popped: PoppedMessage) -> str | None:
+        """Return the lite topic that a message was popped from; None if it was popped from the topic itself."""
+        return popped.lite_topic if self.is_lite else None
 
     async def _ask(
         self, target: Target, code: int, header: Header | None, body: bytes = b"", *, timeout_s: float | None = None

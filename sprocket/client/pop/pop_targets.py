@@ -154,3 +154,34 @@ class PopTargets:
             logger.info("event=notification_failed target=%r reason=%r", target, str(error))
             await pause(wait_s)
             return False
+
+
+class HeldTargets(PopTargets):
+    """Pops that brokers or a proxy hold: all brokers are asked at once, because none tells of messages beforehand."""
+
+    async def receive(self, max_messages: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
+        """Return the first messages that any broker has within `wait_s`.
+
+        What another one delivers at the same time is kept for the next call.  Raises ClientError if none of them could
+        be reached.
+        """
+        targets = await self.all()
+        if not targets:
+            raise TopicNotFound(", ".join(self._subscriptions), "any server with a queue that may be read")
+        asking = {asyncio.ensure_future(self.pop(one, max_messages, invisible_s, wait_s)) for one in targets}
+        failures: list[BaseException] = []
+        try:
+            while asking:
+                done, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+                failures += [error for one in done if (error := one.exception()) is not None]
+                found = [one.result() for one in done if one.exception() is None and one.result()]
+                if found:
+                    for later in found[1:]:
+                        self._keep(later)
+                    return found[0]
+        finally:
+            for other in asking:
+                other.add_done_callback(self._popped_for_nobody)
+        if len(failures) == len(targets):
+            raise failures[-1]
+        return []

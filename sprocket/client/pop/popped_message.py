@@ -90,6 +90,11 @@ class PoppedMessage(Settleable):
         return self.message.priority
 
     @property
+    def lite_topic(self) -> str:
+        """The `lite_topic` of its send, empty for none."""
+        return self.message.lite_topic
+
+    @property
     def message_id(self) -> str:
         """The id that the producer gave."""
         return self.message.message_id

@@ -26,8 +26,8 @@ SendBatch = Callable[[Sequence[Message], MessageQueue | None], Awaitable[SendRes
 
 def goes_alone(message: Message) -> bool:
     """Return whether `message` cannot travel in a batch."""
-    is_alone = message.is_delayed or message.priority is not None or isinstance(message, Reply)
-    return is_alone or message.topic.startswith(RETRY_PREFIX)
+    is_alone = message.is_delayed or message.priority is not None or message.lite_topic != ""
+    return is_alone or isinstance(message, Reply) or message.topic.startswith(RETRY_PREFIX)
 
 
 def batch_key(message: Message) -> BatchKey:

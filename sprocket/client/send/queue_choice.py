@@ -1,11 +1,13 @@
 """Choice of the queue for the next message.
 
-Source: RocketMQ 5.3.3, `TopicPublishInfo`, `MQFaultStrategy.selectOneMessageQueue`, `SelectMessageQueueByHash`.
+Source: RocketMQ 5.3.3, `TopicPublishInfo`, `MQFaultStrategy.selectOneMessageQueue`, `SelectMessageQueueByHash`; 5.5.1,
+`ProducerProcessor`, `LiteShardingImpl`.
 """
 
 from collections.abc import Callable, Sequence
 
 from sprocket.client.connection.topic_route import TopicRoute
+from sprocket.client.send.consistent_hash import consistent_hash
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codec.java_hash import java_hash_code
 
@@ -62,3 +64,8 @@ def by_sharding_key(route: TopicRoute, key: str) -> MessageQueue:
     """Return the queue of `key`: the same one as long as the route has the same queues."""
     # Java takes the remainder first, whose sign is that of the hash, and then its absolute value.
     return route.publish[abs(java_hash_code(key)) % len(route.publish)]
+
+
+def by_consistent_hash(route: TopicRoute, key: str) -> MessageQueue:
+    """Return the queue of a lite topic, or at a proxy of a message group: most keep theirs when queues are added."""
+    return route.publish[consistent_hash(java_hash_code(key), len(route.publish))]

@@ -229,6 +229,8 @@ def check_batchable(message: Message) -> None:
         raise IllegalMessage("a delayed message cannot be sent in a batch")
     if message.priority is not None:
         raise IllegalMessage("a message with a priority cannot be sent in a batch")
+    if message.lite_topic:
+        raise IllegalMessage("a message for a lite topic cannot be sent in a batch")
 
 
 def _check_batched(message: Message, first: Message) -> None:
@@ -266,6 +268,9 @@ def _properties_text(message: Message, message_id: str) -> str:
     if message.priority is not None:
         arguments.whole("priority", message.priority, 0, MAX_PRIORITY, IllegalMessage)
         text += f"{names.PRIORITY}\x01{message.priority}\x02"
+    if message.lite_topic:
+        arguments.lite_topic("lite_topic", message.lite_topic, IllegalMessage)
+        text += f"{names.LITE_TOPIC}\x01{message.lite_topic}\x02"
     if message.properties:
         for name, value in message.properties.items():
             arguments.check_property(name, value)

@@ -192,8 +192,8 @@ cdef uint8_t *put_text(uint8_t *to, const uint8_t *text, Py_ssize_t size, Py_ssi
 
 # Where a message holds its attributes.
 cdef struct MessagePlaces:
-    Py_ssize_t body, delay_level, delay_ms, deliver_at_ms, flag, keys, priority, properties, tags, topic, unique_key
-    Py_ssize_t wait_store_ok
+    Py_ssize_t body, delay_level, delay_ms, deliver_at_ms, flag, keys, lite_topic, priority, properties, tags, topic
+    Py_ssize_t unique_key, wait_store_ok
 
 
 # Where a request holds its attributes.
@@ -227,12 +227,12 @@ cdef class Preparer:
     def __init__(self, type message_type not None, type request_type not None, code, Py_ssize_t max_body_bytes):
         """Bodies have less than `max_body_bytes`: larger ones are refused, or compressed."""
         found = places_of(message_type, (
-            "body", "delay_level", "delay_ms", "deliver_at_ms", "flag", "keys", "priority", "properties", "tags",
-            "topic", "unique_key", "wait_store_ok",
+            "body", "delay_level", "delay_ms", "deliver_at_ms", "flag", "keys", "lite_topic", "priority",
+            "properties", "tags", "topic", "unique_key", "wait_store_ok",
         ))
         self.at = MessagePlaces(
             found[0], found[1], found[2], found[3], found[4], found[5], found[6], found[7], found[8], found[9],
-            found[10], found[11],
+            found[10], found[11], found[12],
         )
         found = places_of(request_type, (
             "body", "code", "flag", "max_reconsume_times", "message_id", "properties", "reconsume_times", "sys_flag",
@@ -266,7 +266,7 @@ cdef class Preparer:
             return None
         if get_place(source, at.properties) != none or get_place(source, at.delay_ms) != none:
             return None
-        if get_place(source, at.priority) != none:
+        if get_place(source, at.priority) != none or size_of_plain(get_place(source, at.lite_topic)) != 0:
             return None
         if get_place(source, at.deliver_at_ms) != none or get_place(source, at.delay_level) != zero:
             return None

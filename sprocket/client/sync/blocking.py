@@ -62,16 +62,21 @@ class Blocking(Generic[C]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self._end(exc_type, exc, traceback)
 
     def close(self) -> None:
         """Close the asyncio object; a second call does nothing."""
+        self._end(None, None, None)
+
+    def _end(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if self._is_owned:
-            shared_loop.call(self._aio.__aexit__(None, None, None))
+            shared_loop.call(self._aio.__aexit__(exc_type, exc, traceback))
         elif self._is_open:
             self._is_open = False
             try:
-                shared_loop.call(self._aio.__aexit__(None, None, None))
+                shared_loop.call(self._aio.__aexit__(exc_type, exc, traceback))
             finally:
                 shared_loop.release()
 

@@ -1,6 +1,6 @@
 """The blocking form of `sprocket.connect`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -8,6 +8,9 @@ from sprocket.client import connect as aio
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.subscription import Topics
+from sprocket.client.lite.names import SESSION_GROUP, SESSION_TOPIC
+from sprocket.client.lite.start import LiteStart
+from sprocket.client.lite_consumer import Lost
 from sprocket.client.orderly_consumer import OrderlySettings
 from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
 from sprocket.client.rebalance.listener import ConsumerListener
@@ -17,6 +20,7 @@ from sprocket.client.simple_consumer import PopSettings
 from sprocket.client.sync.admin import Admin
 from sprocket.client.sync.blocking import Blocking
 from sprocket.client.sync.consumers import Consumer, OrderlyConsumer
+from sprocket.client.sync.lite import LiteConsumer, Session, in_thread
 from sprocket.client.sync.producers import Checker, Producer, TransactionProducer, checking
 from sprocket.client.sync.simple_consumer import SimpleConsumer
 from sprocket.client.sync.typed import Topic
@@ -137,6 +141,36 @@ class Connection(Blocking[aio.Connection]):
                 group, topics, consume_from=consume_from, ordered=ordered, settings=settings, trace=trace
             )
         )
+
+    def lite_consumer(
+        self,
+        group: str,
+        topic: str,
+        lite_topics: Iterable[str] | str = (),
+        *,
+        start: LiteStart | None = None,
+        on_lost: Lost | None = None,
+        settings: PopSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> LiteConsumer:
+        """Return a consumer of lite topics of `topic`; `on_lost` is called in a thread."""
+        return LiteConsumer._part(
+            self._aio.lite_consumer(
+                group, topic, lite_topics, start=start, on_lost=in_thread(on_lost), settings=settings, trace=trace
+            )
+        )
+
+    def session(
+        self,
+        id: str,
+        *,
+        topic: str = SESSION_TOPIC,
+        group: str = SESSION_GROUP,
+        peer: str | None = None,
+        start: LiteStart | None = None,
+    ) -> Session:
+        """Return the session `id`, to be used with `with`: an ordered channel, which is a lite topic of `topic`."""
+        return Session._part(self._aio.session(id, topic=topic, group=group, peer=peer, start=start))
 
     def topic(
         self,

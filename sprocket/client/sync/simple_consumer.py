@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 from sprocket.client import arguments
 from sprocket.client import simple_consumer as aio_simple
@@ -21,27 +22,11 @@ from sprocket.client.trace.recorder import TraceSettings
 Popped = BlockingMessage[PoppedMessage]
 
 
-class SimpleConsumer(Blocking[aio_simple.SimpleConsumer]):
-    """Pops messages: `receive` some, or iterate; while an iteration has a message, it is renewed in the background."""
+SC = TypeVar("SC", bound=aio_simple.SimpleConsumer)
 
-    def __init__(
-        self,
-        group: str,
-        topics: Topics,
-        namesrv: str | Sequence[str] = "",
-        *,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST,
-        ordered: bool = False,
-        settings: PopSettings | None = None,
-        client: ClientSettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> None:
-        super().__init__(
-            aio_simple.SimpleConsumer(
-                group, topics, namesrv, consume_from=consume_from, ordered=ordered, settings=settings, client=client,
-                trace=trace,
-            )
-        )  # fmt: skip
+
+class Popping(Blocking[SC]):
+    """What blocking consumers that pop have in common."""
 
     @property
     def client_id(self) -> str:
@@ -105,6 +90,29 @@ class SimpleConsumer(Blocking[aio_simple.SimpleConsumer]):
     def __iter__(self) -> Iterator[Popped]:
         for popped in iterate(aiter(self._aio)):
             yield BlockingMessage(popped)
+
+
+class SimpleConsumer(Popping[aio_simple.SimpleConsumer]):
+    """Pops messages: `receive` some, or iterate; while an iteration has a message, it is renewed in the background."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: Topics,
+        namesrv: str | Sequence[str] = "",
+        *,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        ordered: bool = False,
+        settings: PopSettings | None = None,
+        client: ClientSettings | None = None,
+        trace: TraceSettings | None = None,
+    ) -> None:
+        super().__init__(
+            aio_simple.SimpleConsumer(
+                group, topics, namesrv, consume_from=consume_from, ordered=ordered, settings=settings, client=client,
+                trace=trace,
+            )
+        )  # fmt: skip
 
 
 def _plain_popped(popped: Popped | PoppedMessage) -> PoppedMessage:

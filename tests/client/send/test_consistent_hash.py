@@ -1,8 +1,8 @@
-"""The queue of a message group is that of RocketMQ's proxy."""
+"""The queue of a lite topic, and of a message group at proxies, is that of RocketMQ's proxy."""
 
 import pytest
 
-from proxy.convert.sharding import consistent_hash
+from sprocket.client.send.consistent_hash import consistent_hash
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Queue of a message group or lite topic: the same one for every proxy, and for RocketMQ's proxy beside it; pure.
+"""Queue of a message group or lite topic: the same one for every client and proxy, RocketMQ's too; pure.
 
 A file of its own: it is one published algorithm.  Source: RocketMQ 5.3.3, `SendMessageQueueSelector`; Guava,
 `Hashing.consistentHash`; Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm".
