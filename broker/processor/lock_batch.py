@@ -8,6 +8,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.lockBatchMQ`, `unlockBatchMQ`.
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Awaitable
 from typing import Final
 
 import msgspec
@@ -15,6 +16,8 @@ from msgspec.structs import replace
 
 from broker.core import BrokerCore
 from broker.failover.group_members import GroupMembers
+from broker.out.other_brokers import OtherBrokers
+from broker.processor.logical_locks import Asking, LogicalLocks
 from broker.service import Service
 from sprocket.common.errors import ClientError, ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
@@ -39,6 +42,8 @@ class GroupLocks(Service):
 
     def __init__(self, core: BrokerCore, members: GroupMembers) -> None:
         self._core = core
+        brokers = OtherBrokers(core.client, core.config.broker.name_servers, core.clock)
+        self._logical = LogicalLocks(core.mappings.by_name, brokers, core.clock)
         self._members = members
 
     def routes(self) -> list[Route]:
@@ -56,7 +61,18 @@ class GroupLocks(Service):
         # proxy, whose heartbeats end there, is new here: it is created where a pull would create it.
         known = core.groups.find(body.consumer_group) is not None
         queues = [queue for queue in body.mq_set if known and queue.topic in core.topics]
-        locked = core.locks.lock(body.consumer_group, queues, body.client_id)
+        if not body.only_this_broker and core.mappings.by_name:
+            queues, asking = self._logical.lockable(queues)
+            if asking:
+                return self._lock_moved(body, queues, asking)
+        return self._lock(body, queues)
+
+    async def _lock_moved(self, body: LockBatchRequestBody, queues: list[MessageQueue], asking: Asking) -> Response:
+        answer = self._lock(body, queues + await self._logical.agreed(body, asking))
+        return answer if isinstance(answer, Response) else await answer
+
+    def _lock(self, body: LockBatchRequestBody, queues: list[MessageQueue]) -> Response | Awaitable[Response]:
+        locked = self._core.locks.lock(body.consumer_group, queues, body.client_id)
         if locked and self._asks_others(body) and self._quorum > 1:
             return self._lock_everywhere(body, locked)
         return Response(body=_encode(LockBatchResponseBody(locked)))
@@ -65,7 +81,12 @@ class GroupLocks(Service):
         """Unlock the client's own of these queues."""
         body = read_lock_batch(request.body)
         self._core.locks.unlock(body.consumer_group, body.mq_set, body.client_id)
-        return self._unlock_everywhere(body) if self._asks_others(body) else Response()
+        asking = {} if body.only_this_broker else self._logical.lockable(body.mq_set).asking
+        return self._unlock_others(body, asking) if asking or self._asks_others(body) else Response()
+
+    async def _unlock_others(self, body: LockBatchRequestBody, asking: Asking) -> Response:
+        await self._logical.unlock(body, asking)
+        return await self._unlock_everywhere(body) if self._asks_others(body) else Response()
 
     def _asks_others(self, body: LockBatchRequestBody) -> bool:
         return self._core.config.broker.lock_in_strict_mode and not body.only_this_broker
