@@ -9,8 +9,10 @@ from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.idempotence.known_ids import KnownIds
 from broker.longpolling.confirm_waits import CallLater, ConfirmWaits
+from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.quota.quotas import Quotas
 from broker.role import Role
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topic_queue_mappings import TopicQueueMappings
@@ -43,6 +45,8 @@ class BrokerCore:
     waits: ConfirmWaits
     ids: KnownIds  # of idempotent messages
     flow: MessageFlow
+    quotas: Quotas
+    quota_reads: QuotaReads
     client: RemotingClient  # for requests to other brokers and to name servers
     # Reports an error that the broker cannot survive to the owner of the process.
     fail: Callable[[SprocketError], None]

@@ -27,6 +27,7 @@ from broker.failover.pre_online import PreOnline
 from broker.idempotence.known_ids import KnownIds
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.held_pulls import HeldPulls
+from broker.longpolling.quota_reads import QuotaReads
 from broker.monitoring.broker_figures import broker_figures
 from broker.monitoring.lag import ConsumerLag
 from broker.monitoring.node_metrics import node_metrics, store_metrics
@@ -45,6 +46,8 @@ from broker.processor.pop.pop_service import PopService
 from broker.processor.pull import PullProcessor
 from broker.processor.query_assignment import AssignmentService
 from broker.pull.broadcast_offsets import BroadcastOffsets
+from broker.quota.quota_table import QuotaTable
+from broker.quota.quotas import Quotas
 from broker.replication.empty_start import no_members
 from broker.replication.master_sessions import MasterSessions
 from broker.replication.replicated_tables import ReplicatedTables
@@ -72,6 +75,7 @@ from broker.transaction.transactions import Transactions
 from broker.upkeep.forwarding import Forwarding
 from broker.upkeep.idle_offsets import IdleOffsets
 from broker.upkeep.mapping_cleaning import MappingCleaning
+from broker.upkeep.quota_upkeep import QuotaUpkeep
 from broker.upkeep.renewed_topics import RenewedTopics
 from broker.upkeep.table_saving import TableSaving
 from ha.autoswitch.master_link import AutoSwitchRules
@@ -216,6 +220,7 @@ def build(
         IdleOffsets(core),
         MappingCleaning(core, brokers),
         Forwarding(core, brokers),
+        QuotaUpkeep(core, brokers),
         core.ids,
         traffic,
         pulls.cold,
@@ -262,10 +267,12 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         )  # fmt: skip
         store.on_failure.append(environment.fail)
     store.on_arrival.append(topics.let_read)
+    quotas = Quotas(QuotaTable(environment.file("quotas.json"), clock, config.plan_version), clock)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),
         consumers=process.consumers, producers=process.producers, filters=process.filters,
+        quotas=quotas, quota_reads=QuotaReads(quotas, clock, call_later),
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
         client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock, mappings.by_name),
@@ -396,7 +403,7 @@ def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaste
         )  # fmt: skip
     pulls = PullProcessor(
         core.config, core.store, core.topics, core.groups, core.consumers, core.offsets, core.filters, core.flow,
-        held=held, broadcasts=broadcasts, slave=reads, cold=cold, static=core.mappings.by_name,
+        held=held, broadcasts=broadcasts, slave=reads, cold=cold, static=core.mappings.by_name, quotas=core.quota_reads,
     )  # fmt: skip
     core.topics.on_change.append(broadcasts.topics_changed)
     RenewedTopics(core, (pop.reset, pulls.reset)).listen()

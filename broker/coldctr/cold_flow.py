@@ -8,13 +8,13 @@ beyond 10,000 held ones is never answered; here it gets its message at once.
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Final
 
 from broker.coldctr.cold_requests import ColdFlowProcessor
 from broker.coldctr.cold_thresholds import ColdThresholds
 from broker.core import BrokerCore
-from broker.longpolling.deadlines import Deadlines
 from broker.longpolling.held_pulls import AnswerPull
+from broker.longpolling.held_requests import HeldRequests
 from broker.periodic import Periodic
 from broker.service import Service
 from sprocket.common.errors import RequestError
@@ -40,18 +40,6 @@ _SLOW_SCAN_S: Final = 30.0
 _UNBOUND: Final = frozenset({*SYSTEM_GROUPS, "DEFAULT_CONSUMER", "SCHEDULE_CONSUMER", "__MONITOR_CONSUMER"})
 
 
-class _ColdPull:
-    """Held pull; `request` is None once it is answered or dropped."""
-
-    __slots__ = ("answer", "channel_id", "deadline", "request")
-
-    def __init__(self, request: Request[PullMessageRequestHeader], deadline: float, answer: AnswerPull) -> None:
-        self.answer = answer
-        self.request: Request[Any] | None = request
-        self.channel_id: int = request.channel.id
-        self.deadline = deadline
-
-
 class ColdFlow(Service):
     """Flow control of cold reads by group; not called unless coldDataFlowControlEnable is on."""
 
@@ -59,9 +47,7 @@ class ColdFlow(Service):
         self._core = core
         self.is_on = False
         self.thresholds = ColdThresholds()
-        self._held: dict[int, set[_ColdPull]] = {}
-        self.held_count = 0
-        self._deadlines = Deadlines[_ColdPull](core.clock, core.call_later, self._answer, _TICK_S)
+        self.held = HeldRequests(core.clock, core.call_later, _TICK_S, _MAX_HELD)
         self._configure()
 
     def configured(self, changed: dict[str, str]) -> None:
@@ -74,7 +60,7 @@ class ColdFlow(Service):
         self.is_on = is_on
         if not is_on:
             self.thresholds.forget_reads()
-            self._answer_all()
+            self.held.answer_all()
 
     # A service
 
@@ -89,13 +75,10 @@ class ColdFlow(Service):
         ]
 
     def stop(self) -> None:
-        self._answer_all()
-        self._deadlines.close()
+        self.held.close()
 
     def channel_closed(self, channel: RemotingChannel) -> None:
-        for pull in self._held.pop(channel.id, ()):
-            pull.request = None
-            self.held_count -= 1
+        self.held.drop_channel(channel.id)
 
     # Pulls
 
@@ -111,7 +94,7 @@ class ColdFlow(Service):
         connected = self._core.consumers.group(header.consumer_group)
         if connected is not None and connected.consume_type == _PUSHED:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL, Reason.COLD_READ)
-        if answer is not None and self._hold(request, answer):
+        if answer is not None and self.held.hold(request, _HOLD_S, answer):
             return True
         header.max_msg_nums = 1
         return False
@@ -134,33 +117,6 @@ class ColdFlow(Service):
         store, offset = self._core.store, header.queue_offset
         entries = store.entries(header.topic, header.queue_id, offset, offset + 1)
         return bool(len(entries)) and store.cold_area.is_cold(int(entries["physical_offset"][0]))
-
-    # Held pulls
-
-    def _hold(self, request: Request[PullMessageRequestHeader], answer: AnswerPull) -> bool:
-        if self.held_count >= _MAX_HELD:
-            return False
-        pull = _ColdPull(request, self._core.clock.monotonic() + _HOLD_S, answer)
-        self._held.setdefault(pull.channel_id, set()).add(pull)
-        self.held_count += 1
-        self._deadlines.expect(pull, self.held_count)
-        return True
-
-    def _answer(self, pull: _ColdPull) -> None:
-        request, pull.request = pull.request, None
-        if request is None:
-            return
-        held = self._held[pull.channel_id]
-        held.discard(pull)
-        if not held:
-            del self._held[pull.channel_id]
-        self.held_count -= 1
-        pull.answer(request)
-
-    def _answer_all(self) -> None:
-        for pulls in list(self._held.values()):
-            for pull in list(pulls):
-                self._answer(pull)
 
     # Periodic work
 

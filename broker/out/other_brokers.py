@@ -31,6 +31,7 @@ class OtherBrokers:
         self._name_servers = NameServers(client, name_servers) if name_servers else None
         self._clock = clock
         self._addresses: dict[str, str] = {}
+        self._clusters: dict[str, list[str]] = {}
         self._asked_at = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
@@ -52,16 +53,27 @@ class OtherBrokers:
             raise ClientError("the broker has no name servers")
         return await self._name_servers.topic_route(topic)
 
+    async def masters(self, cluster: str) -> list[str]:
+        """Return the names of the groups of a cluster that have a master, as name servers know it.
+
+        Raises SprocketError.
+        """
+        await self._be_fresh()
+        return [name for name in self._clusters.get(cluster, []) if name in self._addresses]
+
     async def _address(self, broker_name: str) -> str:
+        await self._be_fresh()
+        address = self._addresses.get(broker_name)
+        if address is None:
+            raise ClientError(f"no name server knows a master of {broker_name}")
+        return address
+
+    async def _be_fresh(self) -> None:
         if self._clock.monotonic() - self._asked_at >= _FRESH_S:
             if self._asking is None:
                 self._asking = asyncio.get_running_loop().create_task(self._refresh())
                 self._asking.add_done_callback(self._refreshed)
             await asyncio.shield(self._asking)
-        address = self._addresses.get(broker_name)
-        if address is None:
-            raise ClientError(f"no name server knows a master of {broker_name}")
-        return address
 
     async def _refresh(self) -> None:
         if self._name_servers is None:
@@ -72,6 +84,7 @@ class OtherBrokers:
             for name, group in info.broker_addr_table.items()
             if MASTER_ID in group.broker_addrs
         }
+        self._clusters = info.cluster_addr_table
         self._asked_at = self._clock.monotonic()
 
     def _refreshed(self, task: "asyncio.Task[None]") -> None:

@@ -13,6 +13,7 @@ from libc.stdlib cimport free, malloc
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
+from broker.quota.admission import admits
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
@@ -108,13 +109,14 @@ cdef class Prepared:
     cdef Octets body[BODY_NUMBERS + 1]
     cdef Octets properties[PROPERTY_NUMBERS + 1]
     cdef Py_ssize_t form_bytes
+    cdef tuple buckets
 
     def __init__(self, plan):
         self.plan = plan
         self.is_lasting, self.is_for_kernel = plan.is_lasting, plan.is_for_kernel
         if not self.is_for_kernel:
             return
-        self.topic, self.group, self.queues = plan.topic, plan.group, plan.queues
+        self.topic, self.group, self.queues, self.buckets = plan.topic, plan.group, plan.queues, plan.buckets
         self.slot_ms, self.max_delay_ms = plan.slot_ms, plan.max_delay_ms
         if self.slot_ms <= 0:
             raise ValueError(f"slots of {self.slot_ms} ms")
@@ -319,6 +321,8 @@ cdef class PopKernel(HeaderReader):
             return None
         plan = self.plan(&header, pops.plans)
         if not plan.is_for_kernel or header.numbers[ROLE_INVISIBLE_TIME] > plan.max_delay_ms:
+            return None
+        if plan.buckets and not admits(plan.buckets):
             return None
         if not self.collect(plan, &header, pops, draw, is_retry_first, revive_queue_id):
             pops.records.used, pops.count = used, count

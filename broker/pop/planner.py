@@ -16,6 +16,7 @@ from broker.plan.refusals import unknown_group, unknown_queue, unknown_topic
 from broker.plan.table import MAX_KEPT_CHARS, Refused
 from broker.pop.pop_filters import pop_filter, subscriptions
 from broker.pop.revive.revive_log import CheckpointForm, ReviveLog, may_begin_seal
+from broker.quota.bucket import Buckets
 from broker.subscription.group_attributes import priority_factor
 from broker.topic.attributes import MESSAGE_TYPE
 from broker.topic.retry_topics import retry_topic, retry_topic_v1, retry_topic_v2
@@ -82,7 +83,8 @@ class PopPlan(ServedPlan):
     `codes` are the hash codes of the tags that `matches` wants; None: every message.  `subscriptions` are those that a
     pop implies.  A pop with an odd draw reads `retry`; an even one reads `left_retry` if that has messages, and else
     `even_retry`.  `queues` are those that the pop names, `kind` is that of the topic in handles.  A kernel makes
-    checkpoints from `form`; the timer takes times up to `max_delay_ms` from now, in slots of `slot_ms`.
+    checkpoints from `form`; the timer takes times up to `max_delay_ms` from now, in slots of `slot_ms`.  Each pop is
+    charged to `buckets`; a kernel leaves it to the handler while one of them is empty.
     """
 
     topic: str
@@ -102,6 +104,7 @@ class PopPlan(ServedPlan):
     max_delay_ms: int
     needs_handler: Why | None
     is_lasting: bool
+    buckets: Buckets = ()
 
 
 class PopPlanner(Planner[PopKey, PopPlan]):
@@ -114,6 +117,7 @@ class PopPlanner(Planner[PopKey, PopPlan]):
         self._groups = core.groups
         self._reads = core.store.kernel_reads
         self._log = log
+        self._quotas = core.quota_reads
 
     def admit(self, header: PopMessageRequestHeader, now_ms: int) -> PopPlan | Refused:
         """Return the plan of one pop, or why it is refused; here the numbers of its header count too."""
@@ -179,6 +183,7 @@ class PopPlanner(Planner[PopKey, PopPlan]):
         return PopPlan(
             key.topic, key.group, count, factor, matches, codes, implied, *self._retry_topics(key.topic, key.group),
             queues, retry_kind(key.topic), form, slot_ms, max_delay_ms, why, is_lasting and None not in queues,
+            self._quotas.of_plan(key.topic, key.group),
         )  # fmt: skip
 
     def _state(self) -> Why | None:

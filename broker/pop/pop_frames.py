@@ -18,6 +18,8 @@ from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.popped import FOUND
 from broker.pop.queue_pop import QueuePop
 from broker.pop.revive.revive_log import ReviveLog
+from broker.quota.admission import admits
+from broker.quota.bucket import Buckets, charge
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.flow.joined_buffers import WRITE_BYTES
@@ -59,6 +61,7 @@ class PopFrames:
         self.flow = core.flow
         self.held = held
         self._reads = core.store.kernel_reads
+        self._quotas = core.quota_reads
 
     def handler(self, route: Route) -> FramesHandler | None:
         """Return the handler for the pops of a route; None with pure Python."""
@@ -83,7 +86,9 @@ class PopFrames:
         if queue is None or not room_bytes:
             return 0
         pops = kernel.begin(queue, room_bytes, max_record_bytes, self._clock.wall_ms())
-        read = _Read(self, table, code, pops, channel)
+        callers_of = self._quotas.callers_of
+        callers: Buckets = () if callers_of is None else callers_of(channel)
+        read = _Read(self, table, code, pops, channel, callers)
         try:
             self._take(kernel, read, frames, index, proof)
             for (topic, group), (checkpoints, _, _) in read.totals.items():
@@ -104,7 +109,7 @@ class PopFrames:
     def _take(self, kernel: "PopKernel", read: "_Read", frames: Frames, index: int, proof: object | None) -> None:
         """Take the messages of each pop from `index` on."""
         pops, draws, end = read.pops, self._draws, len(frames)
-        while index < end and pops.response_bytes < WRITE_BYTES:
+        while index < end and pops.response_bytes < WRITE_BYTES and admits(read.callers):
             draw, revive_queue_id = draws.peek()
             note = kernel.take(frames, index, pops, draw, draws.is_retry_first(draw), revive_queue_id, proof)
             if note is None:
@@ -119,6 +124,8 @@ class PopFrames:
         if not read.notes or plan is not read.notes[-1][0]:
             self._assumed.note(plan.group, *plan.subscriptions)
         read.notes.append(note)
+        if plan.buckets or read.callers:
+            charge(plan.buckets + read.callers, messages, size_bytes)
         self._queues.took(plan.topic, plan.group, taken, read.taken)
         key = plan.topic, plan.group
         totals = read.totals.get(key)
@@ -144,9 +151,14 @@ class PopFrames:
 class _Read:
     """The pops of one read (`FoundPops`)."""
 
-    __slots__ = ("_channel", "_code", "_owner", "_read_at", "_table", "frames", "notes", "pops", "taken", "totals")
+    __slots__ = (
+        "_channel", "_code", "_owner", "_read_at", "_table", "callers", "frames", "notes", "pops", "taken", "totals",
+    )  # fmt: skip
 
-    def __init__(self, owner: PopFrames, table: RouteTable, code: int, pops: "Pops", channel: FramesChannel) -> None:
+    def __init__(
+        self, owner: PopFrames, table: RouteTable, code: int, pops: "Pops", channel: FramesChannel, callers: Buckets
+    ) -> None:
+        self.callers = callers  # buckets of quotas of who pops
         self._owner = owner
         self._table = table
         self._code = code

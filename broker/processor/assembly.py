@@ -48,7 +48,7 @@ def message_routes(
     tags_codes = TagsCodes(config.store.message_delay_level)
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
-    planner = SendPlanner(config, topics, store, clock, core.random_below, core.mappings.by_name)
+    planner = SendPlanner(config, topics, store, clock, core.random_below, core.mappings.by_name, core.quotas)
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
     static, brokers = core.mappings.by_name, OtherBrokers(core.client, config.broker.name_servers, clock)
     on_reset = pop.reset, pulls.reset

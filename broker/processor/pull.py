@@ -7,13 +7,14 @@ Source: RocketMQ 5.3.3, `PullMessageProcessor`, `DefaultPullMessageResultHandler
 
 import logging
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Final, Protocol
 
 from broker.client.clients import ConsumerRegistry
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.longpolling.held_pulls import AnswerPull, HeldPulls, PullFilter
+from broker.longpolling.quota_reads import QuotaReads, Verdict, charge_found
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.plan.table import Refused
@@ -21,6 +22,7 @@ from broker.pull.broadcast_offsets import BroadcastOffsets
 from broker.pull.logical_pull import LogicalPull, Offsets
 from broker.pull.planner import COMMIT_OFFSET, SUSPEND, PullPlan, PullPlanner, Why, pull_key
 from broker.pull.pull_frames import PullFrames
+from broker.quota.bucket import Buckets
 from broker.slave.slave_reads import SlaveReads, suggested_id
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
@@ -138,14 +140,17 @@ class PullProcessor:
         slave: SlaveReads | None = None,
         cold: ColdGate | None = None,
         static: StaticTopics = NO_STATIC_TOPICS,
+        quotas: QuotaReads | None = None,
     ) -> None:
+        self._quotas = quotas  # None: pulls have no quotas
         self._config = config
         self._store = store
         self._offsets = offsets
         self._flow = flow
         self.planner = PullPlanner(
-            config, topics, groups, consumers, offsets, filters, store.kernel_reads.queue, self._state, static
-        )
+            config, topics, groups, consumers, offsets, filters, store.kernel_reads.queue, self._state, static,
+            *(() if quotas is None else (quotas.of_plan,)),
+        )  # fmt: skip
         self.held = held  # None: no pull is held
         self.broadcasts = broadcasts  # None: offsets of broadcasting groups are not kept
         self.slave = slave  # only on a slave
@@ -157,7 +162,9 @@ class PullProcessor:
             Route(code, PullMessageRequestHeader, self.pull, Resource.GROUP, Action.SUB, Traffic.PULL)
             for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         ]
-        frames = PullFrames(self.planner, self._store.kernel_reads, self._offsets, self._flow, _FOUND, routes)
+        frames = PullFrames(
+            self.planner, self._store.kernel_reads, self._offsets, self._flow, _FOUND, routes, self._quotas
+        )
         return [replace(route, frames=frames.handler(int(route.code))) for route in routes]
 
     def _state(self) -> Why | None:
@@ -173,13 +180,51 @@ class PullProcessor:
 
     def answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
         """Answer a held pull with what there is now.  Never raises, because other pulls are answered after it."""
+        self._serve_again(False, request)
+
+    # Quotas
+
+    def _admits(
+        self, request: Request[PullMessageRequestHeader], plan: PullPlan, buckets: Buckets,
+        logical: LogicalPull | None, may_hold: bool,
+    ) -> bool:  # fmt: skip
+        """Return whether the quotas admit a pull; if not, it is held, or was held for so long that it is answered."""
+        if self._quotas is None:
+            return True
+        header = request.header if logical is None else logical.header
+        again = partial(self._serve_again, may_hold) if logical is None else logical.answer_held
+        verdict = self._quotas.admit(buckets, request, _quota_wait_s(header), again, is_new=may_hold)
+        if verdict is Verdict.EMPTY:
+            self._answer_empty(request, header, plan, logical)
+        return verdict is Verdict.SERVE
+
+    def _serve_again(self, may_hold: bool, request: Request[PullMessageRequestHeader]) -> None:
+        """Serve a pull that was held.  Never raises."""
         try:
-            response = self.serve(request, None, may_hold=False)
+            response = self.serve(request, None, may_hold=may_hold)
         except Exception as error:
             request.channel.refuse(request, error)
         else:
             if response is not None:
                 request.channel.reply(request, response)
+
+    def _answer_empty(
+        self, request: Request[PullMessageRequestHeader], header: PullMessageRequestHeader, plan: PullPlan,
+        logical: LogicalPull | None,
+    ) -> None:  # fmt: skip
+        """Answer a pull that has waited long enough for its quotas: nothing was found yet."""
+        low = self._store.min_offset(header.topic, header.queue_id)
+        high = self._store.max_offset(header.topic, header.queue_id)
+        result = GetResult(GetStatus.OFFSET_FOUND_NULL, header.queue_offset, low, high, [], 0, 0, False)
+        if logical is None:
+            self._write(request, _TEMPLATES[result.status], result, plan)
+            return
+        shown = logical.shown(Offsets(ResponseCode.PULL_NOT_FOUND, result.next_offset, low, high))
+        values = (
+            MASTER_ID, shown.next_begin, shown.min, shown.max, plan.topic_flags, plan.group_config.group_sys_flag,
+            shown.delta,
+        )  # fmt: skip
+        self._send(request, _logical_template(result.status, shown.code), values, result)
 
     def reset(self, group: str, topic: str, queue_id: int) -> None:
         """Answer a held pull of a group whose offset was reset, so that it moves to the new offset."""
@@ -196,8 +241,11 @@ class PullProcessor:
         plan = self.planner.plan(pull_key(request.code, header))
         if isinstance(plan, Refused):
             raise plan.error(request.channel.peer)
+        buckets = plan.buckets if self._quotas is None else self._quotas.of(plan.buckets, request.channel)
+        if buckets and not self._admits(request, plan, buckets, logical, may_hold):
+            return None
         if logical is not None:
-            self._serve_logical(request, logical, plan, may_hold)
+            self._serve_logical(request, logical, plan, buckets, may_hold)
             return None
         cold = self.cold
         if cold is not None:
@@ -219,6 +267,7 @@ class PullProcessor:
                 broadcasts.note(request, None)
             self._write(request, _FOUND, result, plan)
             self._flow.delivered(header.topic, header.consumer_group, result.message_count, result.size_bytes)
+            charge_found(buckets, result.message_count, result.size_bytes)
             return None
         template = _EMPTY.get(status) if header.queue_offset == 0 else None
         if template is None:
@@ -242,8 +291,9 @@ class PullProcessor:
         return None
 
     def _serve_logical(
-        self, request: Request[PullMessageRequestHeader], logical: LogicalPull, plan: PullPlan, may_hold: bool
-    ) -> None:
+        self, request: Request[PullMessageRequestHeader], logical: LogicalPull, plan: PullPlan, buckets: Buckets,
+        may_hold: bool,
+    ) -> None:  # fmt: skip
         """Answer with what the physical queue has, in terms of the logical one.
 
         A pull is held at the end of the queue, and for a moment at the end of an older item while it is not known where
@@ -261,6 +311,7 @@ class PullProcessor:
                 return
         if status is _STATUS_FOUND:
             self._flow.delivered(header.topic, header.consumer_group, result.message_count, result.size_bytes)
+            charge_found(buckets, result.message_count, result.size_bytes)
         values = (
             MASTER_ID, shown.next_begin, shown.min, shown.max, plan.topic_flags, plan.group_config.group_sys_flag,
             shown.delta,
@@ -338,3 +389,8 @@ class PullProcessor:
             return
         frame = template.frame(request.serialization, request.opaque, values, result.size_bytes)
         request.channel.answer(request, frame, *result.slices, code=template.code)
+
+
+def _quota_wait_s(header: PullMessageRequestHeader) -> float:
+    """Return how long a quota may hold a pull: as long as its client expects to wait, else a moment."""
+    return max(header.suspend_timeout_millis, 0) / 1000 if header.sys_flag & SUSPEND else MOVING_HOLD_S

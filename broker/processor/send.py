@@ -15,6 +15,8 @@ from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import Answer, ConfirmWaits
 from broker.message_id import host_bytes
 from broker.metrics.message_flow import MessageFlow
+from broker.quota.admission import spend
+from broker.quota.bucket import Buckets
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
 from broker.send.kernels import send_kernel
@@ -111,13 +113,10 @@ class SendProcessor:
         sent: list[Sent] = []
         tags, suffix, admit = self._tags, self.planner.form().suffix, self.planner.admit
         # One search for all sends: five searches per send would take longer than decoding its header.
-        may_differ = len(run) == 1
-        if may_differ:
-            texts = run[0].header.properties or ""
-        else:
-            texts = "".join([request.header.properties or "" for request in run])
-            may_differ = holds_mark(texts)
+        texts = "".join([request.header.properties or "" for request in run])
+        may_differ = len(run) == 1 or holds_mark(texts)
         may_be_fifo = SHARDING_KEY in texts
+        callers = self.planner.callers(run[0].channel)
         # Written for speed: plain sends are handled here without a call, the others by `MessageIntake`.
         for request in run:
             header = request.header
@@ -127,8 +126,10 @@ class SendProcessor:
                 if header.batch:
                     # Sends that arrived before it must be in the log before it.
                     messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
-                    self._send_batch(request, plan, born_host)
+                    self._send_batch(request, plan, born_host, callers)
                     continue
+                if plan.buckets or callers:
+                    spend(plan, callers, request)
                 key, handle = None, b""
                 sys_flag = header.sys_flag | plan.flags
                 if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and kind_of(text))):
@@ -269,9 +270,11 @@ class SendProcessor:
         _, physical_offset, size = appended[-1]
         self._waits.wait(physical_offset + size, answer, prepare)
 
-    def _send_batch(self, request: Request[Any], plan: SendPlan, born_host: bytes) -> None:
+    def _send_batch(self, request: Request[Any], plan: SendPlan, born_host: bytes, callers: Buckets) -> None:
         """Store the messages of one batch request, all or none."""
         messages, key, have_ids = self._intake.batch(request, plan, born_host)
+        if plan.buckets or callers:
+            spend(plan, callers, request, sum(message_count(message.properties) for message in messages))
         if have_ids and self._idempotent.takes_any(messages, plan):
             self._send_once(request, plan.topic, messages, key)
             return

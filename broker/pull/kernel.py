@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from broker.plan.table import Refused
 from broker.pull.planner import COMMIT_OFFSET, PullKey, PullPlan, pull_key
+from broker.quota.admission import admits
 from sprocket.remoting.command import Buffer, Request
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES
 from sprocket.remoting.frames import ResponseTemplate
@@ -101,6 +102,8 @@ class PullKernel:
         header = request.header
         plan = self._plan_of(pull_key(request.code, header))
         if request.flag or isinstance(plan, Refused) or not plan.is_for_kernel or plan.queue is None:
+            return None
+        if plan.buckets and not admits(plan.buckets):
             return None
         queue, offset = plan.queue, header.queue_offset
         min_offset, max_offset = queue.min_offset, queue.max_offset

@@ -15,6 +15,7 @@ from libc.string cimport memcpy
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
+from broker.quota.admission import admits
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
@@ -72,13 +73,14 @@ cdef class Prepared:
     cdef int64_t topic_flags
     cdef int64_t group_flags
     cdef TagCodes tags
+    cdef tuple buckets
 
     def __init__(self, plan, int64_t sub_version):
         self.plan, self.sub_version = plan, sub_version
         self.is_lasting, self.is_for_kernel = plan.is_lasting, plan.is_for_kernel
         if self.is_for_kernel:
             self.queue, self.broker_id, self.topic_flags = plan.queue, plan.broker_id, plan.topic_flags
-            self.group_flags = plan.group_config.group_sys_flag
+            self.group_flags, self.buckets = plan.group_config.group_sys_flag, plan.buckets
             set_codes(&self.tags, plan.codes)
 
 
@@ -173,6 +175,8 @@ cdef class PullKernel(HeaderReader):
             return None
         plan = self.plan(&header, plans)
         if not plan.is_for_kernel or header.numbers[ROLE_MAX_MESSAGES] <= 0:
+            return None
+        if plan.buckets and not admits(plan.buckets):
             return None
         max_bytes = min(self.max_response_bytes, limits.max_bytes)
         if header.numbers[ROLE_MAX_BYTES] > 0:

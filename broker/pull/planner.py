@@ -19,6 +19,7 @@ from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.plan.planner import Planner, ServedPlan
 from broker.plan.refusals import FAQ, unknown_group, unknown_queue, unknown_topic
 from broker.plan.table import MAX_KEPT_CHARS, Refused
+from broker.quota.bucket import Buckets
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
 from broker.topic.topics import TopicTable
@@ -86,7 +87,8 @@ class PullPlan(ServedPlan):
     """How pulls with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
     `codes` are the hash codes of the tags that `matches` wants; None: every message.  `broker_id` is the member of the
-    broker's group to pull from next, if the consumer is not far behind.
+    broker's group to pull from next, if the consumer is not far behind.  Each pull is charged to `buckets`; a kernel
+    leaves it to the handler while one of them is empty.
     """
 
     topic: str
@@ -101,13 +103,15 @@ class PullPlan(ServedPlan):
     is_broadcasting: bool
     needs_handler: Why | None
     is_lasting: bool
+    buckets: Buckets = ()
 
 
 class PullPlanner(Planner[PullKey, PullPlan]):
     """Planner of pulls.
 
     `queue_of` returns a queue with an entry for each message, None if there is none now.  `state` returns why the state
-    of the broker leaves all pulls to the handler; the plan version rises when it changes.
+    of the broker leaves all pulls to the handler; the plan version rises when it changes.  `buckets_of` returns the
+    buckets of quotas of a topic and a group.
     """
 
     def __init__(
@@ -121,6 +125,7 @@ class PullPlanner(Planner[PullKey, PullPlan]):
         queue_of: Callable[[str, int], ConsumeQueue | None],
         state: Callable[[], Why | None],
         static: StaticTopics = NO_STATIC_TOPICS,
+        buckets_of: Callable[[str, str], Buckets] = lambda topic, group: (),
     ) -> None:
         super().__init__(config.plan_version)
         self._config = config
@@ -132,6 +137,7 @@ class PullPlanner(Planner[PullKey, PullPlan]):
         self._queue_of = queue_of
         self._state = state
         self._static = static
+        self._buckets_of = buckets_of
 
     def new_plan(self, key: PullKey) -> PullPlan | Refused:
         group = self._group(key)
@@ -170,6 +176,7 @@ class PullPlanner(Planner[PullKey, PullPlan]):
             key.topic, key.group, key.queue_id, topic.topic_sys_flag, group,
             group.broker_id if self._config.broker.slave_read_enable else MASTER_ID, queue, matches, codes,
             is_broadcasting, why, is_lasting=queue is not None and len(key.expression or "") <= MAX_KEPT_CHARS,
+            buckets=self._buckets_of(key.topic, key.group),
         )  # fmt: skip
 
     # Who pulls, and from where

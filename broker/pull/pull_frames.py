@@ -7,11 +7,14 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pull.kernel import Note
 from broker.pull.kernels import pull_kernel
 from broker.pull.planner import PullPlanner
+from broker.quota.admission import admits
+from broker.quota.bucket import Buckets, charge
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.frames import ResponseTemplate
@@ -35,7 +38,9 @@ class PullFrames:
         flow: MessageFlow,
         found: ResponseTemplate,
         routes: Sequence[Route],
+        quotas: QuotaReads | None = None,
     ) -> None:
+        self._quotas = quotas  # None: pulls have no quotas
         self._reads = reads
         self._offsets = offsets
         self._flow = flow
@@ -50,6 +55,10 @@ class PullFrames:
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
+        callers_of = None if self._quotas is None else self._quotas.callers_of
+        callers: Buckets = () if callers_of is None else callers_of(channel)
+        if callers and not admits(callers):
+            return 0
         try:
             responses, notes = self._kernels[code].read(frames, index, proof)
         except Exception:
@@ -58,13 +67,13 @@ class PullFrames:
             return 0
         count = len(notes)
         if count:
-            self._note(notes, channel.peer)
+            self._note(notes, channel.peer, callers)
             channel.answer_frames(
                 code, count, frames=responses, code=_SUCCESS, read_at=channel.read_at, was_later=False
             )
         return count
 
-    def _note(self, notes: list[Note], peer: tuple[str, int]) -> None:
+    def _note(self, notes: list[Note], peer: tuple[str, int], callers: Buckets) -> None:
         offsets, flow, total = self._offsets, self._flow, 0
         for plan, next_offset, commit_offset, messages, size_bytes in notes:
             group, topic, queue_id = plan.group, plan.topic, plan.queue_id
@@ -72,5 +81,7 @@ class PullFrames:
             if commit_offset is not None:
                 offsets.commit(group, topic, queue_id, commit_offset, f"{peer[0]}:{peer[1]}")
             flow.delivered(topic, group, messages, size_bytes)
+            if plan.buckets or callers:
+                charge(plan.buckets + callers, messages, size_bytes)
             total += messages
         self._reads.found(len(notes), total)

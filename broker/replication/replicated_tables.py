@@ -26,6 +26,7 @@ from ha.table_queue import TableContent
 from sprocket.common.errors import ProtocolError
 from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
+from sprocket.remoting.bodies.quota import QuotaTableBody
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfigTable
 from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail, TopicQueueMappingTable
 from sprocket.remoting.codec.fastjson import loads
@@ -63,11 +64,14 @@ class ReplicatedTables(Service):
     ) -> None:
         self._core = core
         # A change of these tables is written at once, because somebody waits for it.
-        self.awaited: tuple[SavedTable, ...] = (core.topics, core.mappings, core.groups, modes)
+        self.awaited: tuple[SavedTable, ...] = (
+            core.topics, core.mappings, core.groups, modes, core.quotas.table,
+        )  # fmt: skip
         self._modes = modes
         self._delivered = delay_offsets
         self.topics = _topics(core)
         self.groups = _groups(core)
+        self.quotas = _quotas(core)
         self.consumer_offsets = _consumer_offsets(core)
         self.delay_offsets = _delay_offsets(core, delay_offsets)
         self.request_modes = _request_modes(modes)
@@ -78,6 +82,7 @@ class ReplicatedTables(Service):
             *others,
             self.topics,
             self.groups,
+            self.quotas,
             self.consumer_offsets,
             self.delay_offsets,
             self.request_modes,
@@ -188,6 +193,15 @@ def _groups(core: BrokerCore) -> ReplicatedTable:
         "subscriptionGroup", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, mark, groups.encode,
         _reader(SubscriptionGroupTable, groups.replace),
     )  # fmt: skip
+
+
+def _quotas(core: BrokerCore) -> ReplicatedTable:
+    table = core.quotas.table
+
+    def mark() -> Hashable:
+        return table.data_version.timestamp, table.data_version.counter
+
+    return ReplicatedTable("quotas", None, mark, table.encode, _reader(QuotaTableBody, table.replace))
 
 
 def _consumer_offsets(core: BrokerCore) -> ReplicatedTable:

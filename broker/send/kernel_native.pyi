@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from broker.plan.table import Plan, PlanTable, Refused
+from broker.quota.bucket import Buckets
 from broker.send.planner import SendPlan
 from sprocket.remoting.header_reader_native import HeaderReader
 
@@ -23,6 +24,7 @@ class SendKernel:
     def configure(
         self,
         suffix: bytes,
+        callers_of: Callable[[Any], Buckets] | None,
         half_topic: str,
         timer_topic: str,
         broker_name: bytes,
@@ -64,6 +66,7 @@ class SendTurn:
     def encode(
         self, physical_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...
+    def spend(self) -> None: ...
     def wait(self) -> None: ...
     def prepare(self, encoder: Any, timed_encoder: Any) -> None: ...
     def answer(

@@ -52,6 +52,9 @@ cdef enum:
     MAX_QUEUES = 64
     # Different slots of the timer wheel that sends of one append have looked at.
     MAX_SLOTS = 64
+    # Different buckets of quotas of one append, and max buckets of one topic or of one sender.
+    MAX_METERS = 64
+    MAX_BUCKETS = 8
     # Room for so many sends, and for headers of so many bytes, is made at once.
     FIRST_CAPACITY = 16
     CHUNK_BYTES = 8 * 1024
@@ -132,8 +135,22 @@ cdef struct Tally:
     int64_t largest_bytes
 
 
+# What one turn takes from one bucket of a quota.
+cdef struct Meter:
+    int64_t left  # nothing more is admitted when so much is used
+    int64_t used
+    bint counts_bytes  # or sends
+
+
+# Meters that count a send: indexes.
+cdef struct Meters:
+    int indexes[MAX_BUCKETS]
+    int count
+
+
 # One topic of the turn.
 cdef struct Topic:
+    Meters meters
     const uint8_t *name
     Py_ssize_t name_bytes  # -1 for a topic of the broker, which no sender can name
     Tally tallies[2]  # without and with a sharding key
@@ -155,11 +172,12 @@ cdef class Prepared:
     cdef str topic
     cdef object queue  # None if there is none yet
     cdef int64_t flags
+    cdef tuple buckets
 
     def __init__(self, plan):
         self.is_lasting, self.is_for_kernel = plan.is_lasting, plan.is_for_kernel
         if self.is_for_kernel:
-            self.topic, self.queue, self.flags = plan.topic, plan.queue, plan.flags
+            self.topic, self.queue, self.flags, self.buckets = plan.topic, plan.queue, plan.flags, plan.buckets
 
 
 cdef class SendKinds:
@@ -193,6 +211,7 @@ cdef class SendKernel:
     cdef Py_ssize_t max_sends
     cdef bytes suffix
     cdef SendKinds kinds
+    cdef object callers_of
 
     def __init__(self, dict readers not None, plan_of, table, Py_ssize_t max_sends):
         """`plan_of` returns the plan for a topic and a queue id.  `table` is a `PlanTable` of this kernel.
@@ -201,12 +220,13 @@ cdef class SendKernel:
         """
         self.readers, self.plan_of, self.table, self.max_sends = readers, plan_of, table, max_sends
 
-    def configure(self, bytes suffix not None, *kinds):
+    def configure(self, bytes suffix not None, callers_of, *kinds):
         """Set what all messages have in common; `kinds` are the arguments of `SendKinds`.
 
         `suffix` are the properties that the broker adds to each message, with the end of the last value.
+        `callers_of` returns the buckets of quotas of who sends on a connection; None if nobody has any.
         """
-        self.suffix, self.kinds = suffix, SendKinds(*kinds)
+        self.suffix, self.kinds, self.callers_of = suffix, SendKinds(*kinds), callers_of
 
     def intake(self, *arguments):
         """Return a `SendIntake`."""
@@ -347,6 +367,11 @@ cdef class SendTurn:
     cdef int64_t now_ms  # -1 until it is needed
     cdef int64_t max_delay_ms
     cdef int64_t slot_width_ms
+    # Quotas
+    cdef list buckets  # of the meters
+    cdef Meter meters[MAX_METERS]
+    cdef int meter_count
+    cdef Meters sender  # those of who sends the read that is being taken
 
     def __cinit__(self, SendKernel kernel not None, int64_t version, int64_t room_bytes, int64_t max_record_bytes):
         cdef bytes suffix = kernel.suffix
@@ -355,6 +380,7 @@ cdef class SendTurn:
         self.suffix, self.suffix_bytes = <const uint8_t *> PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix)
         self.reads, self.scratch, self.stored, self.names, self.kept = [], [], [], [], [suffix]
         self.waiting_queues[<int> HALF] = self.waiting_queues[<int> TIMED] = self.now_ms = -1
+        self.buckets = []
 
     def __dealloc__(self):
         free(self.sends)
@@ -370,6 +396,8 @@ cdef class SendTurn:
         cdef Py_ssize_t count = 0
         self.is_full = False
         if reader is None or PyBytes_GET_SIZE(born_host) != HOST_BYTES or index < 0:
+            return None
+        if not self.set_sender(channel):
             return None
         try:
             count = reader.take(self, frames, index, <const uint8_t *> PyBytes_AS_STRING(born_host), proof)
@@ -416,6 +444,7 @@ cdef class SendTurn:
             self.count -= 1
             send = &self.sends[self.count]
             tally = &self.topics[self.queues[send.queue].topic].tallies[send.is_fifo]
+            self.charge(send, -1)
             self.size_bytes -= send.size
             self.timed -= send.kind == TIMED
             self.queues[send.queue].count -= 1
@@ -444,6 +473,8 @@ cdef class SendTurn:
         if queue < 0 or not self.queues[queue].is_there:
             return False
         send.body, send.body_bytes = frame.body, frame.body_bytes
+        if self.meter_count and not self.is_within_quotas(send.real_topic):
+            return False
         send.key, send.key_bytes = properties.key, properties.key_bytes
         send.tags_code = java_hash(properties.tag, properties.tag_bytes)
         send.size = FIXED_IPV4_BYTES + send.body_bytes + self.queues[queue].topic_size + 2 + self.stored_bytes(send)
@@ -464,12 +495,79 @@ cdef class SendTurn:
         cdef Queue *queue = &self.queues[send.queue]
         cdef Tally *tally = &self.topics[queue.topic].tallies[send.is_fifo]
         self.count += 1
+        self.charge(send, 1)
         self.size_bytes += send.size
         self.timed += send.kind == TIMED
         queue.count += 1
         tally.count += 1
         tally.total_bytes += send.size
         tally.largest_bytes = max(tally.largest_bytes, send.size)
+
+    # Quotas
+
+    cdef bint set_sender(self, channel) except -1:
+        """Look up the meters of who sends on a connection; return False if there are too many for this turn."""
+        self.sender.count = 0
+        return self.kernel.callers_of is None or self.add_meters(self.kernel.callers_of(channel), &self.sender)
+
+    cdef bint add_meters(self, tuple buckets, Meters *meters) except -1:
+        """Set the meters of some buckets; return False if there are too many for this turn."""
+        cdef Py_ssize_t count = len(buckets)
+        meters.count = 0
+        if count > MAX_BUCKETS:
+            raise ValueError(f"a send has at most {MAX_BUCKETS} buckets of one kind")
+        if self.meter_count + count > MAX_METERS:
+            self.is_full = True
+            return False
+        for bucket in buckets:
+            meters.indexes[meters.count] = self.meter_at(bucket)
+            meters.count += 1
+        return True
+
+    cdef int meter_at(self, bucket) except -1:
+        """Return the index of the meter of a bucket, which is asked once in a turn."""
+        cdef int i
+        for i in range(self.meter_count):
+            if self.buckets[i] is bucket:
+                return i
+        cdef Meter *meter = &self.meters[self.meter_count]
+        meter.left, meter.used, meter.counts_bytes = bucket.left(), 0, bucket.counts_bytes
+        self.buckets.append(bucket)
+        self.meter_count += 1
+        return self.meter_count - 1
+
+    cdef bint is_within_quotas(self, int topic) noexcept:
+        """Return whether all buckets admit a send to a topic by the sender."""
+        return self.is_within(&self.topics[topic].meters) and self.is_within(&self.sender)
+
+    cdef bint is_within(self, const Meters *meters) noexcept:
+        cdef int i
+        cdef const Meter *meter
+        for i in range(meters.count):
+            meter = &self.meters[meters.indexes[i]]
+            if meter.used >= meter.left:
+                return False
+        return True
+
+    cdef void charge(self, const Send *send, int sign) noexcept:
+        """Count a send in its meters; a `sign` of -1 undoes it."""
+        if self.meter_count:
+            self.charge_to(&self.topics[send.real_topic].meters, send, sign)
+            self.charge_to(&self.sender, send, sign)
+
+    cdef void charge_to(self, const Meters *meters, const Send *send, int sign) noexcept:
+        cdef int i
+        cdef Meter *meter
+        for i in range(meters.count):
+            meter = &self.meters[meters.indexes[i]]
+            meter.used += sign * (send.body_bytes + send.properties_bytes if meter.counts_bytes else 1)
+
+    def spend(self):
+        """Take from the buckets what the sends of this turn cost."""
+        cdef int i
+        for i in range(self.meter_count):
+            if self.meters[i].used:
+                self.buckets[i].take(self.meters[i].used)
 
     # Half and timed messages
 
@@ -516,7 +614,7 @@ cdef class SendTurn:
     cdef int add_topic(self, str name, const uint8_t *octets, Py_ssize_t size) except -1:
         cdef Topic *topic = &self.topics[self.topic_count]
         self.names.append(name)
-        topic.name, topic.name_bytes = octets, size
+        topic.name, topic.name_bytes, topic.meters.count = octets, size, 0
         topic.tallies[0].count = topic.tallies[0].total_bytes = topic.tallies[0].largest_bytes = 0
         topic.tallies[1] = topic.tallies[0]
         self.topic_count += 1
@@ -576,6 +674,10 @@ cdef class SendTurn:
             name = plan.topic.encode("ascii")
             self.kept.append(name)
             topic = self.add_topic(plan.topic, <const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+            if plan.buckets and not self.add_meters(plan.buckets, &self.topics[topic].meters):
+                self.topic_count -= 1
+                self.names.pop()
+                return -1
         return self.add_queue(topic, queue_id, plan.flags, plan.queue)
 
     cdef bint has_room_for_queue(self, int topic) noexcept:

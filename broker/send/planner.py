@@ -16,6 +16,8 @@ from broker.names import illegal_topic
 from broker.plan.planner import Planner, ServedPlan
 from broker.plan.refusals import FAQ
 from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
+from broker.quota.bucket import Buckets
+from broker.quota.quotas import CallerChannel, Quotas
 from broker.send.send_form import SendForm
 from broker.topic.attributes import QUEUE_TYPE
 from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, led_items, led_queue_ids, own_item
@@ -71,7 +73,7 @@ class SendPlan(ServedPlan):
     `queue_id` is a physical queue; `logical_id` is the queue of the request, if the topic is static.
     `queue` is None if there is none yet: then a kernel takes only messages that wait in a topic of the broker first.
     `sys_flag` is added to that of each message, and so is `flags`, which has RETRY_MARK too.  A topic of type BatchCQ
-    `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).
+    `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).  Each send is charged to `buckets`.
     """
 
     topic: str
@@ -84,6 +86,7 @@ class SendPlan(ServedPlan):
     keeps_batches: bool
     needs_handler: Why | None
     is_lasting: bool
+    buckets: Buckets = ()
     logical_id: int | None = None
 
     @property
@@ -132,8 +135,10 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         clock: Clock,
         below: Below,
         static: StaticTopics = NO_STATIC_TOPICS,
+        quotas: Quotas | None = None,
     ) -> None:
         super().__init__(config.plan_version)
+        self.quotas = quotas  # None: sends have no quotas
         self._config = config
         self._topics = topics
         self._store = store
@@ -215,6 +220,16 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             return self._topics.get_or_create(topic, 1, topic_sys_flag=sys_flag)
         return created
 
+    def callers_of(self) -> Callable[[CallerChannel], Buckets] | None:
+        """Return the function for the buckets of who sends on a connection; None if there are none now."""
+        quotas = self.quotas
+        return quotas.callers_in if quotas is not None and quotas.has_callers else None
+
+    def callers(self, channel: CallerChannel) -> Buckets:
+        """Return the buckets of who sends on a connection."""
+        callers_of = self.callers_of()
+        return () if callers_of is None else callers_of(channel)
+
     # What a plan says
 
     def _decided(self, key: SendKey, topic: TopicConfig | None) -> SendPlan | Refused:
@@ -253,6 +268,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             name, key.queue_id, topic.write_queue_nums, queue, sys_flag | (RETRY_MARK if is_retry else 0), sys_flag,
             is_retry, keeps_batches, why,
             is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
+            buckets=() if self.quotas is None else self.quotas.of_send(name),
         )  # fmt: skip
 
     def _static_plan(self, key: SendKey, topic: TopicConfig, detail: TopicQueueMappingDetail) -> SendPlan | Refused:
@@ -292,6 +308,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         if not topic.perm & PERM_WRITE:
             remark = f"the topic[{name}] sending message is forbidden"
             return Refused(ResponseCode.NO_PERMISSION, remark, Reason.TOPIC_NOT_WRITABLE)
+        if self.quotas is not None and name in self.quotas.closed:
+            return Refused(ResponseCode.FLOW_CONTROL, self.quotas.closed[name], Reason.QUOTA)
         return None
 
 

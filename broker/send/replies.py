@@ -155,4 +155,5 @@ class SendReplies:
             remark = f"broker busy: {error}"
         elif isinstance(error, StoreError) and not isinstance(error, ReplicasNotEnough):
             code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}"
-        return Refusal(code, remark, self.constants, reason=error.refusal_reason)
+        fields = error.fields if isinstance(error, RequestError) and error.fields else _NOTHING
+        return Refusal(code, remark, {**self.constants, **fields}, reason=error.refusal_reason)

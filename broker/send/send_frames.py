@@ -97,7 +97,7 @@ class SendFrames:
     def _configure(self, form: SendForm) -> None:
         broker, self._form, self._replies = self._config.broker, form, form.replies
         self._kernel.configure(
-            form.suffix, TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(),
+            form.suffix, self._planner.callers_of(), TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(),
             not broker.reject_transaction_message, self._timer.wheel_times, self._timer.has_room,
             self._store.plain_queue,
         )  # fmt: skip
@@ -143,6 +143,7 @@ class SendFrames:
         except RequestError:
             return False
         except Exception as error:
+            turn.spend()
             self._refuse_all(turn, error)
             return True
         if self._waits.is_needed:
@@ -168,6 +169,7 @@ class SendFrames:
         turn.answer(code, *self._replies.encoders(code), at_once, self._refuse_read, _log_not_answered)
 
     def _count(self, turn: "SendTurn") -> None:
+        turn.spend()
         for topic, is_fifo, messages, total_bytes, largest_bytes in turn.by_topic():
             sizes = turn.sizes_of(topic, is_fifo) if largest_bytes > FIRST_SIZE_BYTES else ()
             self._flow.stored_run(topic, is_fifo, messages, total_bytes, sizes)

@@ -61,6 +61,8 @@ _UNLESS_ACTING: Final[dict[int, Refusal]] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: _READ_ONLY,
     RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: _READ_ONLY,
     RequestCode.SET_MESSAGE_REQUEST_MODE: _READ_ONLY,
+    RequestCode.SET_QUOTA: _READ_ONLY,
+    RequestCode.DELETE_QUOTA: _READ_ONLY,
     RequestCode.POP_MESSAGE: _NO_POPS,
     RequestCode.POP_LITE_MESSAGE: _NO_POPS,
     RequestCode.ACK_MESSAGE: _NO_POPS,

@@ -54,6 +54,7 @@ class Reason(Enum):
     GROUP_FORBIDDEN = "the group is forbidden to read the topic, or to broadcast"
     SUBSCRIPTION = "the subscription is unknown, outdated or cannot be parsed"
     CLIENT_NOT_ONLINE = "the client that the request concerns is not connected, or does not answer"
+    QUOTA = "a quota is used up, see [quotas.md](quotas.md)"
     COLD_READ = "the group reads too much that is not in memory, see coldDataFlowControlEnable"
 
     # The content of the request

@@ -105,6 +105,11 @@ class FramesChannel(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     @property
+    def attributes(self) -> dict[str, Any]:
+        """What a server remembers of the peer."""
+        ...
+
+    @property
     def read_at(self) -> float:
         """Loop time of the last read."""
         ...

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from sprocket.remoting.bodies.quota import Quota, QuotaTableBody
 from sprocket.remoting.bodies.topic import TopicConfig
 
 HERE = Path(__file__).parent
@@ -39,6 +40,16 @@ class Script(Generic[Twin]):
 
     def _configure(self, **changes: Any) -> list[str]:
         self.twin.config.replace_broker(replace(self.twin.config.broker, **changes))
+        return []
+
+    def _quota(self, name: str, **limits: Any) -> list[str]:
+        quotas = self.twin.quotas
+        quota = Quota(name, **limits)
+        quotas.table.replace(QuotaTableBody(dict(quotas.by_name) | {name: quota}))
+        return []
+
+    def _wait(self, s: str) -> list[str]:
+        self.twin.clock.advance(float(s))
         return []
 
     def _store(self, **changes: Any) -> list[str]:

@@ -62,10 +62,6 @@ class SendScript(Script[Twin]):
         self.twin.store.delete_topic(topic)
         return []
 
-    def _wait(self, s: int) -> list[str]:
-        self.twin.clock.advance(float(s))
-        return []
-
     def _send(
         self, topic: str = "Orders", count: int = 1, delay_ms: int = 0, half: int = 0, priority: int | str = "",
         sharding_key: str = "", lite_topic: str = "", **changes: Any,

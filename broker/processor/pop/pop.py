@@ -6,11 +6,13 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `popMsgFromTopic`.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops, HoldResult
 from broker.longpolling.held_pulls import PullFilter
+from broker.longpolling.quota_reads import Verdict, charge_found
 from broker.plan.table import Refused
 from broker.pop.planner import PopPlan, PopPlanner
 from broker.pop.pop_draws import PopDraws
@@ -43,6 +45,7 @@ class PopProcessor:
         self._draws = draws
         self._end = end
         self._log = log
+        self._quotas = core.quota_reads
         self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.answer_held)
 
     def pop(self, run: list[Request[Any]]) -> None:
@@ -57,7 +60,10 @@ class PopProcessor:
         found: list[Popped] = []
         for request in run:
             try:
-                popped, plan = self._take(request)
+                plan = self._plan(request, may_hold=may_hold)
+                if plan is None:
+                    continue
+                popped = self._take(request, plan)
             except Exception as error:
                 request.channel.refuse(request, error)
                 continue
@@ -70,21 +76,35 @@ class PopProcessor:
 
     # Pop messages
 
-    def _take(self, request: Request[PopMessageRequestHeader]) -> tuple[Popped, PopPlan]:
+    def _plan(self, request: Request[PopMessageRequestHeader], *, may_hold: bool) -> PopPlan | None:
+        """Return the plan of a pop; None if a quota holds it, or has held it for so long that it was answered."""
         header, now_ms = request.header, self._clock.wall_ms()
         header.born_time = header.born_time or now_ms
         plan = self._planner.admit(header, now_ms)
         if isinstance(plan, Refused):
             raise plan.error(request.channel.peer)
+        buckets = self._quotas.of(plan.buckets, request.channel)
+        if not buckets:
+            return plan
+        again, max_s = partial(self.answer_held, may_hold=may_hold), max(header.poll_time, 0) / 1000
+        verdict = self._quotas.admit(buckets, request, max_s, again, is_new=may_hold)
+        if verdict is Verdict.EMPTY:
+            Popped(request, now_ms, 0).answer(ResponseCode.POLLING_TIMEOUT)
+        return plan if verdict is Verdict.SERVE else None
+
+    def _take(self, request: Request[PopMessageRequestHeader], plan: PopPlan) -> Popped:
+        now_ms = self._clock.wall_ms()
         self._assumed.note(plan.group, *plan.subscriptions)
-        draw, revive_queue_id = self._draws.take(is_ordered=bool(header.order))
+        draw, revive_queue_id = self._draws.take(is_ordered=bool(request.header.order))
         popped = Popped(request, now_ms, revive_queue_id)
         try:
             self._look_into_queues(popped, plan, draw)
         except BaseException:
             self._end.take_back(popped.taken)
             raise
-        return popped, plan
+        if popped.count:
+            charge_found(self._quotas.of(plan.buckets, request.channel), popped.count, popped.size_bytes)
+        return popped
 
     def _look_into_queues(self, popped: Popped, plan: PopPlan, draw: int) -> None:
         header = popped.request.header

@@ -88,7 +88,7 @@ async def test_the_control_is_switched_while_the_broker_runs(tmp_path: Path) -> 
         await client.pull()
         assert (await info(client))["runtimeTable"][GROUP]["coldAcc"] > 10
         held = asyncio.create_task(client.pull())
-        await until(lambda: broker.pulls.cold.held_count == 1)  # type: ignore[union-attr]
+        await until(lambda: len(broker.pulls.cold.held) == 1)  # type: ignore[union-attr]
         # What is held is answered at once when the control goes off.
         await client.ask_well(RequestCode.UPDATE_BROKER_CONFIG, body=b"coldDataFlowControlEnable=false\n")
         assert (await held).code == ResponseCode.SUCCESS
@@ -103,10 +103,10 @@ async def test_held_pulls_are_bounded_and_go_with_their_connection(
     async with cold_broker(tmp_path) as (broker, client):
         await client.pull()
         held = [asyncio.create_task(client.pull()) for _ in range(2)]
-        await until(lambda: broker.pulls.cold.held_count == 2)  # type: ignore[union-attr]
+        await until(lambda: len(broker.pulls.cold.held) == 2)  # type: ignore[union-attr]
         assert len(records((await client.pull()).body)) == 1, "no room: one message at once"
         await client.remoting.close()
-        await until(lambda: broker.pulls.cold.held_count == 0)  # type: ignore[union-attr]
+        await until(lambda: len(broker.pulls.cold.held) == 0)  # type: ignore[union-attr]
         await asyncio.gather(*held, return_exceptions=True)
 
 

@@ -12,11 +12,14 @@ from broker.core import BrokerCore
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.idempotence.known_ids import KnownIds
 from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
 from broker.pop.revive.revive_service import ReviveService
+from broker.quota.quota_table import QuotaTable
+from broker.quota.quotas import Quotas
 from broker.role import Role
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
@@ -57,12 +60,13 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
     def fail(error: SprocketError) -> None:
         raise error
 
+    quotas = Quotas(QuotaTable(ConfigFile(folder / "quotas.json"), clock, config.plan_version), clock)
     core = BrokerCore(
         config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
         mappings, groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, config.plan_version), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
-        MessageFlow(), RemotingClient(), fail, OwnLog(messages),
+        MessageFlow(), quotas, QuotaReads(quotas, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
     )  # fmt: skip
     topics.load()
     groups.load()

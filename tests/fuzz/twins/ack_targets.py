@@ -13,12 +13,15 @@ from broker.client.clients import ConsumerRegistry
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop import kernels as pop_kernels
 from broker.pop import pop_frames
 from broker.pop.popped import template_of
 from broker.processor.pop.pop_service import PopService
+from broker.quota.quota_table import QuotaTable
+from broker.quota.quotas import Quotas
 from broker.role import Role
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
@@ -100,7 +103,9 @@ class Twin:
         self.fill(topics)
         revive = REVIVE_TOPIC_PREFIX + config.broker.broker_cluster_name
         topics.by_name[revive] = TopicConfig(revive, 8, 8)
+        self.quotas = Quotas(QuotaTable(file, self.clock, config.plan_version), self.clock)
         core: Any = SimpleNamespace(
+            quota_reads=QuotaReads(self.quotas, self.clock, later),
             config=config, clock=self.clock, store=self.store, topics=topics, role=Role(BrokerRole.ASYNC_MASTER),
             groups=SubscriptionGroups(config, file, self.clock),
             offsets=ConsumerOffsets(file, self.clock, config.plan_version),

@@ -7,16 +7,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
 from broker.client.clients import ConsumerRegistry, Member
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
+from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
 from broker.pull import kernels
+from broker.quota.quota_table import QuotaTable
+from broker.quota.quotas import Quotas
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.files.config_file import ConfigFile
@@ -100,7 +104,7 @@ class Twin:
     def __init__(self, is_native: bool, *, has_kernel: bool = True, **broker: Any) -> None:
         self.is_native = is_native
         self.store = filled_store()
-        clock = ManualClock()
+        self.clock = clock = ManualClock()
         changes = {"auto_create_subscription_group": False, **broker}
         self.config = LiveConfig(broker_config(**changes), self.store.config)
         file = ConfigFile(Path("nowhere"))
@@ -110,10 +114,12 @@ class Twin:
         self.groups.by_name.update((group.group_name, group) for group in _GROUPS)
         self.consumers, self.offsets = ConsumerRegistry(clock, version), ConsumerOffsets(file, clock, version)
         self.flow = MessageFlow()
+        self.quotas = Quotas(QuotaTable(file, clock, version), clock)
         with path_of(is_native):
             self.processor = PullProcessor(
                 self.config, self.store, self.topics, self.groups, self.consumers, self.offsets,
                 ConsumerFilters(self.config, file, clock), self.flow,
+                quotas=QuotaReads(self.quotas, clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None)),
             )  # fmt: skip
             routes = self.processor.routes()
             assert all(route.frames is not None for route in routes)

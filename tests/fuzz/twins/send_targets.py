@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
 from unittest.mock import patch
@@ -16,11 +17,14 @@ from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import UniqueKeys
 from broker.metrics.message_flow import MessageFlow
 from broker.processor.send import SendProcessor
+from broker.quota.quota_table import QuotaTable
+from broker.quota.quotas import Quotas
 from broker.send import kernels
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
 from broker.timer.timer_intake import TimerIntake
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
@@ -164,7 +168,9 @@ class Twin:
         waits = ConfirmWaits(self.store, self.clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None), role)
         keys = UniqueKeys(HOST[:4], 1, 1, self.clock)
         intake = MessageIntake(config, topics, groups, QueueLocks(self.clock), TagsCodes("1s 5s"), keys, timer)
-        planner = SendPlanner(config, topics, self.store, self.clock, below)
+        table = QuotaTable(ConfigFile(Path("nowhere")), self.clock, config.plan_version)
+        self.quotas = Quotas(table, self.clock)
+        planner = SendPlanner(config, topics, self.store, self.clock, below, quotas=self.quotas)
         self.store.on_queues_removed.append(config.plan_version.rise)
         ids = KnownIds(config, self.store, self.clock, call_at_once)
         with path_of(is_native):

@@ -1,0 +1,102 @@
+"""Quotas of pulls and pops: a read over its quota is held until the quota admits it, so consumers do not spin.
+
+Source of the idea: RocketMQ 5.3.3, `PullRequestHoldService`; RocketMQ has no quotas of reads.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+from broker.longpolling.confirm_waits import CallLater
+from broker.longpolling.held_requests import Answer, HeldRequests
+from broker.quota.admission import note_exceeded
+from broker.quota.bucket import Buckets, Kind, charge, longest_wait
+from broker.quota.quotas import CallerChannel, Quotas
+from sprocket.common.clock import Clock
+from sprocket.remoting.command import Request
+
+# Max time that a quota holds one read; then the read is answered without messages.
+MAX_WAIT_S: Final = 5.0
+_TICK_S: Final = 0.01
+
+
+class Verdict(Enum):
+    """What to do with a read."""
+
+    SERVE = "the quotas admit it"
+    WAIT = "it is held, and comes again"
+    EMPTY = "it has waited long enough: answer it without messages"
+
+
+class QuotaReads:
+    """Admission of reads, and reads that wait.  Lives in the event loop's thread."""
+
+    def __init__(self, quotas: Quotas, clock: Clock, call_later: CallLater) -> None:
+        self._quotas = quotas
+        self._clock = clock
+        self._held = HeldRequests(clock, call_later, _TICK_S)
+        # The read that comes again now, when it must be answered, and whether it is still to be charged as a request.
+        self._again: tuple[Request[Any], float, bool] | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def callers_of(self) -> Callable[[CallerChannel], Buckets] | None:
+        """Function for the buckets of who reads on a connection; None if there are none now."""
+        return self._quotas.callers_out if self._quotas.has_callers else None
+
+    def of_plan(self, topic: str, group: str) -> Buckets:
+        """Return the buckets for a planner of reads."""
+        return self._quotas.of_read(topic, group)
+
+    def of(self, planned: Buckets, channel: CallerChannel) -> Buckets:
+        """Return the buckets of a read: those of its plan, and those of who reads."""
+        return planned + self._quotas.callers_out(channel) if self._quotas.has_callers else planned
+
+    def admit(self, buckets: Buckets, request: Request[Any], max_s: float, again: Answer, *, is_new: bool) -> Verdict:
+        """Decide about a read.  `again` gets the request when it has waited, at most `max_s` in total.
+
+        A read that is admitted and `is_new`, not one that waited for messages, is charged as a request.  The caller
+        charges the messages that it finds.
+        """
+        now_s = self._clock.monotonic()
+        comes_again = self._again is not None and self._again[0] is request
+        until_s = now_s + min(max_s, MAX_WAIT_S)
+        if self._again is not None and comes_again:
+            _, until_s, is_new = self._again
+        bucket, wait_s = longest_wait(buckets)
+        if bucket is None:
+            if is_new:
+                charge((one for one in buckets if one.kind is Kind.REQUESTS), 0, 0)
+            return Verdict.SERVE
+        if not comes_again:
+            bucket.tally.exceeded += 1
+            note_exceeded(bucket, request)
+        wait_s = min(wait_s, until_s - now_s)
+        if wait_s <= 0 or self._is_closed:
+            return Verdict.EMPTY
+
+        def woken(request: Request[Any]) -> None:
+            self._again = request, until_s, is_new
+            try:
+                again(request)
+            finally:
+                self._again = None
+
+        return Verdict.WAIT if self._held.hold(request, wait_s, woken) else Verdict.EMPTY
+
+    def drop_channel(self, channel_id: int) -> None:
+        """Drop the reads of a closed connection."""
+        self._held.drop_channel(channel_id)
+
+    def close(self) -> None:
+        """Answer all reads that wait without messages."""
+        self._is_closed = True
+        self._held.close()
+
+
+def charge_found(buckets: Buckets, messages: int, size_bytes: int) -> None:
+    """Charge an admitted read with what it has found."""
+    charge((bucket for bucket in buckets if bucket.kind is not Kind.REQUESTS), messages, size_bytes)

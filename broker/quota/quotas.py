@@ -1,0 +1,184 @@
+"""Quotas of one broker in force: the buckets of resources, and who is charged for a request.
+
+Planners ask for the buckets of topics and groups when they make a plan, so a request does not search for them.  The
+buckets of the account and the address are kept at the connection until a quota changes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
+
+from broker.quota.bucket import Bucket, Buckets, Kind, Tally
+from broker.quota.quota_table import QuotaTable
+from broker.quota.rules import Dimension, by_dimension, is_exempt, is_exempt_group
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.quota import Quota
+
+# Resources whose buckets are kept although no plan or connection uses them, so that to connect again wins nothing.
+MAX_RECENT: Final = 4096
+_IN: Final = (Kind.MESSAGES_IN, Kind.BYTES_IN, Kind.REQUESTS)
+_OUT: Final = (Kind.MESSAGES_OUT, Kind.BYTES_OUT, Kind.REQUESTS)
+_WORDS: Final = {
+    Dimension.ACCOUNT: "account", Dimension.TOPIC: "topic", Dimension.GROUP: "consumer group",
+    Dimension.ADDRESS: "address",
+}  # fmt: skip
+# Attributes of a connection: the account that has signed on it (`acl.gate`), and its `_Caller`.
+_ACCOUNT: Final = "proven_account"
+_CALLER: Final = "quota_caller"
+
+
+class CallerChannel(Protocol):
+    """The connection of a request."""
+
+    @property
+    def peer(self) -> tuple[str, int]: ...
+
+    @property
+    def attributes(self) -> dict[str, Any]: ...
+
+
+class _Caller:
+    """Who sends on a connection, and the buckets for it."""
+
+    __slots__ = ("account", "into", "number", "out")
+
+    def __init__(self, number: int, account: str | None, buckets: Buckets) -> None:
+        self.number = number
+        self.account = account
+        self.into = _of_kinds(_IN, buckets)
+        self.out = _of_kinds(_OUT, buckets)
+
+
+def _of_kinds(kinds: tuple[Kind, ...], buckets: Buckets) -> Buckets:
+    return tuple(bucket for bucket in buckets if bucket.kind in kinds)
+
+
+class Quotas:
+    """Quotas of a `QuotaTable` in force.  Lives in the event loop's thread."""
+
+    def __init__(self, table: QuotaTable, clock: Clock) -> None:
+        self.table = table
+        self._clock = clock
+        self._number = 0  # of changes
+        self._patterns = by_dimension({})
+        self.has_callers = False  # whether any account or address has a quota
+        # All that a plan, a connection or `_recent` uses: so a resource never has two buckets of a kind.
+        self._buckets: WeakValueDictionary[tuple[Dimension, str, Kind], Bucket] = WeakValueDictionary()
+        self._recent: dict[tuple[Dimension, str], tuple[Quota, Buckets]] = {}
+        self._tallies: dict[tuple[str, Kind], Tally] = {}
+        self._shares: dict[str, float] = {}
+        self._even_share = 1.0
+        self.closed: Mapping[str, str] = {}  # topics that take no messages now, and why
+        table.on_change.append(self._changed)
+        self._changed(table.by_name)
+
+    def _changed(self, quotas: Mapping[str, Quota]) -> None:
+        self._number += 1
+        self._patterns = by_dimension(quotas)
+        self.has_callers = bool(self._patterns[Dimension.ACCOUNT] or self._patterns[Dimension.ADDRESS])
+        for key in [key for key in self._tallies if key[0] not in quotas]:
+            del self._tallies[key]
+        self._configure()
+
+    def _configure(self) -> None:
+        """Let all buckets in use have the limits that hold now."""
+        for (dimension, name, kind), bucket in list(self._buckets.items()):
+            quota = self._patterns[dimension].find(name)
+            if quota is not None and getattr(quota, kind.value):
+                tally = self._tallies.setdefault((quota.name, kind), Tally())
+                bucket.configure(*self._rate(quota, kind), tally, is_soft=quota.is_soft)
+
+    # For planners
+
+    def of_send(self, topic: str) -> Buckets:
+        """Return the buckets of sends to a topic."""
+        return () if is_exempt(topic) else _of_kinds(_IN, self._buckets_of(Dimension.TOPIC, topic))
+
+    def of_read(self, topic: str, group: str) -> Buckets:
+        """Return the buckets of pulls and pops of a topic by a group."""
+        if is_exempt_group(group):
+            return ()
+        of_topic = () if is_exempt(topic) else self._buckets_of(Dimension.TOPIC, topic)
+        return _of_kinds(_OUT, (*of_topic, *self._buckets_of(Dimension.GROUP, group)))
+
+    def close(self, topics: Mapping[str, str]) -> None:
+        """Refuse sends to some topics from now on, for a reason each; open all others."""
+        self.closed = dict(topics)
+        self.table.plans_changed()
+
+    # For each read of a connection, if there are callers with quotas
+
+    def callers_in(self, channel: CallerChannel) -> Buckets:
+        """Return the buckets of who sends on a connection."""
+        return self._caller(channel).into
+
+    def callers_out(self, channel: CallerChannel) -> Buckets:
+        """Return the buckets of who reads on a connection."""
+        return self._caller(channel).out
+
+    def _caller(self, channel: CallerChannel) -> _Caller:
+        attributes = channel.attributes
+        caller: _Caller | None = attributes.get(_CALLER)
+        account = attributes.get(_ACCOUNT)
+        if caller is None or caller.number != self._number or caller.account != account:
+            buckets = self._buckets_of(Dimension.ADDRESS, channel.peer[0])
+            if account is not None:
+                buckets = (*self._buckets_of(Dimension.ACCOUNT, account), *buckets)
+            caller = attributes[_CALLER] = _Caller(self._number, account, buckets)
+        return caller
+
+    # The buckets
+
+    def _buckets_of(self, dimension: Dimension, name: str) -> Buckets:
+        quota = self._patterns[dimension].find(name)
+        if quota is None:
+            return ()
+        key = dimension, name
+        known = self._recent.pop(key, None)
+        if known is None or known[0] is not quota:
+            known = quota, tuple(self._bucket(*key, kind, quota) for kind in Kind if getattr(quota, kind.value))
+        self._recent[key] = known
+        if len(self._recent) > MAX_RECENT:
+            del self._recent[next(iter(self._recent))]
+        return known[1]
+
+    def _bucket(self, dimension: Dimension, name: str, kind: Kind, quota: Quota) -> Bucket:
+        key, (rate, burst) = (dimension, name, kind), self._rate(quota, kind)
+        tally = self._tallies.setdefault((quota.name, kind), Tally())
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            of = f"{_WORDS[dimension]} {name}"
+            bucket = self._buckets[key] = Bucket(of, kind, rate, burst, self._clock, tally, is_soft=quota.is_soft)
+        return bucket
+
+    def _rate(self, quota: Quota, kind: Kind) -> tuple[float, float]:
+        part = self._shares.get(quota.name, self._even_share) if quota.is_cluster_wide else 1.0
+        rate = getattr(quota, kind.value) * part
+        return rate, max(1.0, rate * quota.burst_millis / 1000)
+
+    # Cluster-wide quotas
+
+    def set_shares(self, even_share: float, shares: Mapping[str, float]) -> None:
+        """Set this broker's share of each cluster-wide quota, 0 to 1; `even_share` is that of the others."""
+        self._even_share, self._shares = even_share, dict(shares)
+        self._configure()
+
+    # For operators
+
+    @property
+    def by_name(self) -> Mapping[str, Quota]:
+        """The quotas."""
+        return self.table.by_name
+
+    def tallies(self) -> Mapping[tuple[str, Kind], Tally]:
+        """Return what each quota has counted, by its name and by kind."""
+        return self._tallies
+
+    def buckets(self) -> list[tuple[str, Bucket]]:
+        """Return the buckets in use, each with the name of its quota."""
+        found = []
+        for (dimension, name, _), bucket in list(self._buckets.items()):
+            quota = self._patterns[dimension].find(name)
+            if quota is not None:
+                found.append((quota.name, bucket))
+        return found

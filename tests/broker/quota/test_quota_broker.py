@@ -1,0 +1,161 @@
+"""Quotas at a whole broker: how operators set them, and what clients get."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.quota.bucket import Kind
+from broker.server import Broker
+from broker.upkeep.quota_upkeep import QuotaUpkeep
+from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.quota import Quota, QuotaTableBody, QuotaUsageBody
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.pop import PopMessageRequestHeader
+from tests.broker.insides import core_of, service_of
+from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
+from tests.broker.test_send import client_batch
+from tests.clock import ManualClock
+from tests.send_headers import send_header
+
+SUCCESS, REFUSED = ResponseCode.SUCCESS, ResponseCode.FLOW_CONTROL
+PLAIN = {"properties": "UNIQ_KEY\x010A000001000000000000000000000001\x02"}
+
+
+async def set_quota(client: TestClient, name: str, **limits: Any) -> None:
+    await client.ask_well(RequestCode.SET_QUOTA, None, dumps(Quota(name, **limits)))
+
+
+async def send(client: TestClient, topic: str = TOPIC, body: bytes = b"body", **fields: Any) -> int:
+    return (await client.ask(RequestCode.SEND_MESSAGE_V2, send_header(topic, **PLAIN | fields), body)).code
+
+
+def upkeep_of(broker: Broker) -> QuotaUpkeep:
+    return service_of(broker, QuotaUpkeep)
+
+
+@pytest.mark.code(RequestCode.SET_QUOTA, RequestCode.GET_ALL_QUOTAS)
+async def test_a_quota_holds_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, clock=ManualClock()) as (broker, client):
+        await client.send()
+        await set_quota(client, f"topic:{TOPIC}", messages_in=2)
+        assert [await send(client) for _ in range(3)] == [SUCCESS, SUCCESS, REFUSED]
+        assert broker.routes.refusals.by_reason == {Reason.QUOTA: 1}
+    async with running_broker(tmp_path, clock=ManualClock()) as (_, client):
+        answer = await client.ask_well(RequestCode.GET_ALL_QUOTAS)
+        assert list(loads(bytes(answer.body), QuotaTableBody).quota_table) == [f"topic:{TOPIC}"]
+        assert [await send(client) for _ in range(3)] == [SUCCESS, SUCCESS, REFUSED]
+
+
+@pytest.mark.code(RequestCode.DELETE_QUOTA)
+async def test_a_deleted_quota_holds_no_longer_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, clock=ManualClock()) as (_, client):
+        await client.send()
+        await set_quota(client, "address:127.0.0.1", messages_in=1)
+        assert [await send(client) for _ in range(2)] == [SUCCESS, REFUSED]
+        await client.ask_well(RequestCode.DELETE_QUOTA, None, b"address:127.0.0.1")
+        assert await send(client) == SUCCESS
+        for code, body, says in (
+            (RequestCode.DELETE_QUOTA, b"topic:none", "there is no quota"),
+            (RequestCode.SET_QUOTA, dumps(Quota("topic:a")), "sets no limit"),
+            (RequestCode.SET_QUOTA, b"{", ""),
+        ):
+            refused = await client.ask(code, None, body)
+            assert refused.code != SUCCESS and says in (refused.remark or "")
+
+
+async def test_a_batch_counts_its_messages(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, clock=ManualClock()) as (broker, client):
+        await client.send()
+        await set_quota(client, f"topic:{TOPIC}", messages_in=2)
+        body = client_batch((0, b"one", b""), (0, b"two", b""), (0, b"three", b""))
+        assert await send(client, body=body, batch=True) == SUCCESS
+        assert await send(client) == REFUSED
+        tallies = core_of(broker).quotas.tallies()
+    assert tallies[f"topic:{TOPIC}", Kind.MESSAGES_IN].used == 3
+
+
+async def test_a_pull_over_its_quota_waits_and_is_then_served(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        for _ in range(3):
+            await client.send()
+        await set_quota(client, f"topic:{TOPIC}", messages_out=20, burst_millis=1)
+        answers = [await client.pull(sys_flag=6) for _ in range(2)]
+        tally = core_of(broker).quotas.tallies()[f"topic:{TOPIC}", Kind.MESSAGES_OUT]
+    assert [answer.code for answer in answers] == [SUCCESS, SUCCESS]
+    assert (tally.used, tally.exceeded) == (6, 1)
+
+
+def pop(poll_time: int) -> PopMessageRequestHeader:
+    return PopMessageRequestHeader(
+        consumer_group=GROUP, topic=TOPIC, queue_id=-1, max_msg_nums=32, invisible_time=60_000, poll_time=poll_time,
+        born_time=0, init_mode=0, exp_type="TAG", exp="*", order=False,
+    )  # fmt: skip
+
+
+async def test_a_pop_over_its_quota_waits_and_is_then_served(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        for _ in range(3):
+            await client.send()
+        await set_quota(client, "address:*", messages_out=20, burst_millis=1)
+        first = await client.ask_well(RequestCode.POP_MESSAGE, pop(5000))
+        for _ in range(2):
+            await client.send()
+        second = await client.ask_well(RequestCode.POP_MESSAGE, pop(5000))
+        empty = await client.ask(RequestCode.POP_MESSAGE, pop(0))
+        tally = core_of(broker).quotas.tallies()["address:*", Kind.MESSAGES_OUT]
+    assert first.body and second.body
+    assert empty.code == ResponseCode.POLLING_TIMEOUT
+    assert tally.used == 5 and tally.exceeded >= 1
+
+
+@pytest.mark.code(RequestCode.GET_QUOTA_USAGE)
+async def test_operators_see_what_is_used_and_what_is_refused(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running_broker(tmp_path, clock=clock) as (broker, client):
+        await client.send()
+        await set_quota(client, f"topic:{TOPIC}", messages_in=2)
+        for _ in range(5):
+            await send(client)
+        clock.advance(1)
+        upkeep_of(broker).look()
+        answer = await client.ask_well(RequestCode.GET_QUOTA_USAGE)
+        (use,) = loads(bytes(answer.body), QuotaUsageBody).uses
+        values = {metric.name: dict(metric.read()) for metric in upkeep_of(broker).exported_metrics()}
+    assert (use.quota, use.resource, use.kind, use.limit) == (f"topic:{TOPIC}", f"topic {TOPIC}", "messages_in", 2)
+    assert (use.used_total, use.exceeded_total, use.rate, use.asked) == (2, 3, 2, 5)
+    label = (f"topic:{TOPIC}", "messages_in")
+    assert values["rocketmq_quota_used_total"] == {label: 2}
+    assert values["rocketmq_quota_exceeded_total"] == {label: 3}
+    assert values["rocketmq_quota_limit"] == {label: 2}
+
+
+async def test_a_topic_that_stores_its_quota_takes_no_more_or_drops_the_oldest(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        for number in range(4):
+            await client.send(queue_id=number % 2)
+        await set_quota(client, f"topic:{TOPIC}", storage_bytes=100)
+        upkeep_of(broker).look()
+        refused = await client.ask(RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, **PLAIN), b"body")
+        assert refused.code == REFUSED and "stored of topic Orders" in (refused.remark or "")
+        await set_quota(client, f"topic:{TOPIC}", storage_bytes=600, drops_oldest=True)
+        upkeep_of(broker).look()
+        assert await send(client) == SUCCESS
+        store = core_of(broker).store
+        assert [store.min_offset(TOPIC, queue_id) for queue_id in range(2)] == [1, 1]
+
+
+async def test_a_group_with_too_much_to_read_closes_its_topics_until_it_has_read_some(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        for _ in range(3):
+            await client.send()
+        core = core_of(broker)
+        core.groups.find(GROUP)
+        core.offsets.commit(GROUP, TOPIC, 0, 0)
+        await set_quota(client, f"group:{GROUP}", backlog_messages=3)
+        upkeep_of(broker).look()
+        assert await send(client) == REFUSED
+        core.offsets.commit(GROUP, TOPIC, 0, 1)
+        upkeep_of(broker).look()
+        assert await send(client) == SUCCESS
