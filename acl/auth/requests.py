@@ -34,6 +34,7 @@ from sprocket.remoting.bodies.requests import (
     read_topic_list,
 )
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.message.namespaces import namespace_of, with_namespace
 from sprocket.remoting.message.topic_names import (
     RETRY_PREFIX,
     ROCKSDB_OFFSET_TOPIC,
@@ -166,10 +167,15 @@ def _published(topic: str | None) -> Needed:
 
 
 def _end_transaction(asked: AccessRequest) -> Iterator[Needed]:
-    """The handler checks again, for the topic of the half message."""
+    """The handler checks again, for the topic of the half message.
+
+    Java's client leaves out the namespace here: that of the account stands for it.  Asked by a broker, it names the
+    topic of all half messages, which nobody needs a right on.
+    """
     topic = asked.fields.get("topic")
-    if topic and topic.strip():
-        yield Needed(Resource.topic(topic), _PUB)
+    if topic and topic.strip() and topic != TRANS_HALF_TOPIC:
+        own = "" if namespace_of(topic) else namespace_of(asked.access_key or "")
+        yield Needed(Resource.topic(topic), _PUB, Resource.topic(with_namespace(own, topic)))
 
 
 def _send_back(asked: AccessRequest) -> Iterator[Needed]:

@@ -234,3 +234,19 @@ def test_a_tenant_s_administrator_sees_all_of_its_namespaces_and_no_other_s() ->
 def test_who_sees_the_cluster_sees_all_names() -> None:
     operator = policy(admin=("Cluster:*", f"Namespace:{OWN}"))
     assert operator.visible(ADMIN.access_key, asked(RequestCode.GET_ALL_TOPIC_CONFIG)) is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "admitted"),
+    [
+        (f"{OWN}%Paid", True),
+        ("Paid", True),  # as Java's client writes it: the namespace is that of the account
+        ("RMQ_SYS_TRANS_HALF_TOPIC", True),  # as it writes it when a broker asked
+        ("", True),
+        (f"{OTHER}%Paid", False),
+        (f"shop%{OWN}%Paid", False),
+    ],
+)
+def test_the_end_of_a_transaction_in_a_namespace(topic: str, admitted: bool) -> None:
+    """The handler checks the topic of the half message again."""
+    assert is_admitted(asked(RequestCode.END_TRANSACTION, account=READER, topic=topic)) is admitted

@@ -176,7 +176,8 @@ async def moved(source: Door, target: Door, name_servers: str) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with SprocketCluster(tmp_path_factory.mktemp("guarded") / "servers", properties=PROPERTIES) as running:
+    soon = {"transactionCheckInterval": "1000", "transactionTimeOut": "1000"}
+    with SprocketCluster(tmp_path_factory.mktemp("guarded") / "servers", properties=PROPERTIES | soon) as running:
         yield running
 
 
