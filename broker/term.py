@@ -74,6 +74,7 @@ class Term:
             core.offsets.load()
         else:
             core.offsets.take_over(self._last_offsets)
+        core.offsets.share_names(self._store.light_name)
         parts.deliveries.schedule.offsets.load()
         # A slave has yet to receive the rest of the log.
         if core.role.serves_group and core.offsets.clamp(self._store.max_offset):

@@ -39,6 +39,7 @@ from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.get_result import Boundary, GetResult, GetStatus
 from store.queue.kernel_reads import KernelReads
+from store.queue.light_queue import LIGHT_QUEUE_ID
 from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
 from store.queue.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
 from store.queue.record_filter import RecordFilter
@@ -110,6 +111,7 @@ class MessageStore:
         self.kernel_reads = KernelReads(self._commit_log, self._table, self._reader)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         self._queue_flush.on_tick.append(self.statistics.sample)
+        self._queue_flush.on_tick.append(lambda: notify(self._table.rest))
         # Called in the owner thread: `on_arrival` once per batch when its messages become visible,
         # `on_arrival_of` the same for one topic, `on_failure` once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
@@ -454,11 +456,16 @@ class MessageStore:
     @property
     def light_queue_count(self) -> int:
         """Number of light queues (LMQ)."""
-        return len(self._table.light)
+        return self._table.light_count
+
+    def light_name(self, name: str) -> str:
+        """Return the store's own string of a light queue's name, so that tables share one; `name` without a queue."""
+        queue = self._table.by_key.get((name, LIGHT_QUEUE_ID))
+        return name if queue is None else queue.topic
 
     def light_queues(self) -> list[str]:
         """Return the names of all light queues."""
-        return list(self._table.light)
+        return self._table.light()
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return one past the newest confirmed message; 0 for an unknown queue."""

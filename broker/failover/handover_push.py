@@ -9,7 +9,8 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.offset.consumer_offsets import SEPARATOR, ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.consumer_offsets import ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.offset_map import split
 from sprocket.common.errors import ClientError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.client import RemotingClient
@@ -27,10 +28,10 @@ _MAX_AT_ONCE: Final = 256
 def higher(own: ConsumerOffsetTable, masters: ConsumerOffsetTable) -> list[tuple[str, str, int, int]]:
     """Return (group, topic, queue id, offset) of what is higher in `own`, without the brokers' own groups."""
     found = []
-    known_to_master = masters.with_light()
-    for key, queues in own.with_light().items():
-        topic, _, group = key.partition(SEPARATOR)
-        known = known_to_master.get(key, {})
+    known_to_master = masters.offsets()
+    for key, queues in own.offsets().entries():
+        topic, group = split(key)
+        known = known_to_master.queues(topic, group)
         if not group.startswith(SYSTEM_GROUP_PREFIX):
             found += [(group, topic, each, offset) for each, offset in queues.items() if offset > known.get(each, -1)]
     return found

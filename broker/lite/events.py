@@ -12,7 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Generator, Iterable
 from typing import Final, Protocol
 
-from broker.lite.subscriptions import LiteClient, LiteSubscriptions, Members
+from broker.lite.subscribers import Members
+from broker.lite.subscriptions import LiteClient, LiteSubscriptions
 from sprocket.common.clock import Clock
 from sprocket.remoting.message.lite_topics import parent_and_lite
 

@@ -7,8 +7,6 @@ Source: RocketMQ 5.5.1, `AbstractLiteLifecycleManager`.
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
-from itertools import islice
 from typing import Final
 
 from broker.core import BrokerCore
@@ -57,26 +55,26 @@ class LiteExpiry:
 
     def _learn(self, parent: str) -> Generator[None, None, None]:
         """Read when queues that were there at the start got their last message."""
-        store, times = self._core.store, list[tuple[int, str]]()
-        for queue in self._queues.unknown(parent):
-            last = store.max_offset(queue, LITE_QUEUE_ID) - 1
-            times.append((max(store.store_time(queue, LITE_QUEUE_ID, last), _LONG_AGO_MS), queue))
-            yield
-        self._queues.learned(parent, times)
+        store = self._core.store
+        while queues := self._queues.unknown(parent):
+            for queue in queues:
+                last = store.max_offset(queue, LITE_QUEUE_ID) - 1
+                self._queues.learned(queue, max(store.store_time(queue, LITE_QUEUE_ID, last), _LONG_AGO_MS))
+                yield
 
     async def _delete_idle(self, parent: str, before_ms: int, groups: Sequence[str]) -> None:
-        deleted, is_idle = 0, partial(self._is_idle, before_ms)
-        while batch := list(islice(self._queues.idle_since(parent, before_ms), _BATCH)):
+        deleted = 0
+
+        def is_idle(queue: str) -> bool:
+            return self._queues.is_idle_since(queue, before_ms)
+
+        while batch := self._queues.idle_since(parent, before_ms):
             count = await self._delete(batch, is_idle, groups)
             deleted += count
             if not count:
                 break  # Messages are on their way to all of them.
         if deleted:
             peer_lines.info(logger, "", "event=lite_topics_expired parent=%s count=%d", parent, deleted)
-
-    def _is_idle(self, before_ms: int, queue: str) -> bool:
-        last_ms = self._queues.last_ms(queue)
-        return last_ms is not None and last_ms < before_ms
 
     async def delete_all(self, parent: str) -> None:
         """Delete all lite topics of a deleted parent."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from typing import Final, NamedTuple, Protocol
 
 from broker.client.clients import ClientChannel
+from broker.lite.subscribers import NOBODY, Members, Subscribers
 from broker.subscription.group_attributes import LiteGroup
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
@@ -71,11 +72,6 @@ class SubscriptionListener(Protocol):
         ...
 
 
-# Clients of a group, in the order in which they are chosen.
-Members = OrderedDict[LiteClient, None]
-_NOBODY: Final[Members] = OrderedDict()
-
-
 class LiteSubscriptions:
     """Registry of clients with lite topics.  Lives in the event loop's thread."""
 
@@ -84,7 +80,7 @@ class LiteSubscriptions:
         self._clock = clock
         self._listener = listener
         self._clients: OrderedDict[ClientKey, LiteClient] = OrderedDict()  # the longest unheard first
-        self._by_queue: dict[str, dict[str, Members]] = {}  # queue -> group -> clients
+        self._by_name = Subscribers()
         self._wildcards: dict[str, dict[str, Members]] = {}  # parent -> group -> clients
         self._by_group: dict[str, dict[LiteClient, None]] = {}
         self._by_channel: dict[int, dict[LiteClient, None]] = {}
@@ -105,11 +101,11 @@ class LiteSubscriptions:
 
     def members(self, queue: str, group: str) -> Members:
         """Return the clients of a group that subscribe `queue` by name."""
-        return self._by_queue.get(queue, {}).get(group, _NOBODY)
+        return self._by_name.of_group(queue, group)
 
     def subscribers(self, queue: str) -> Iterator[tuple[str, Members]]:
         """Iterate over groups with clients that subscribe `queue` by name."""
-        return iter(self._by_queue.get(queue, {}).items())
+        return self._by_name.groups(queue)
 
     def wildcards(self, parent: str) -> Iterator[tuple[str, Members]]:
         """Iterate over wildcard groups of a parent."""
@@ -117,7 +113,7 @@ class LiteSubscriptions:
 
     def wildcard_members(self, parent: str, group: str) -> Members:
         """Return the clients of a wildcard group."""
-        return self._wildcards.get(parent, {}).get(group, _NOBODY)
+        return self._wildcards.get(parent, {}).get(group, NOBODY)
 
     # Changes by a client
 
@@ -251,7 +247,7 @@ class LiteSubscriptions:
         new = [queue for queue in dict.fromkeys(queues) if queue not in client.queues]
         for queue in new:
             client.queues[queue] = None
-            self._by_queue.setdefault(queue, {}).setdefault(client.key.group, OrderedDict())[client] = None
+            self._by_name.add(queue, client)
         self.count += len(new)
         if new:
             self._listener.subscribed(client, new)
@@ -259,12 +255,7 @@ class LiteSubscriptions:
     def _leave(self, client: LiteClient, queues: Collection[str]) -> None:
         for queue in queues:
             del client.queues[queue]
-            groups = self._by_queue[queue]
-            del groups[client.key.group][client]
-            if not groups[client.key.group]:
-                del groups[client.key.group]
-                if not groups:
-                    del self._by_queue[queue]
+            self._by_name.remove(queue, client)
         self.count -= len(queues)
         if queues:
             self._listener.unsubscribed(client, queues)

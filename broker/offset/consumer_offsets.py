@@ -5,13 +5,14 @@ Source: RocketMQ 5.3.3, `ConsumerOffsetManager`.
 
 import logging
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from copy import copy
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from broker.config.versioned_table import VersionedTable
+from broker.offset.offset_map import SEPARATOR, Entries, OffsetMap, split
 from broker.plan.version import PlanVersion
 from sprocket.common.clock import Clock
 from sprocket.common.failpoints import failpoint
@@ -21,10 +22,11 @@ from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, in_steps, loads
 from sprocket.remoting.codec.pretty_json import pretty
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX, is_light
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
-SEPARATOR = "@"
 _LIGHT_QUEUE_ID = 0
 # Start of an unquoted numeric key, and its colon, as in ``{0:5,1:7}``.
 _BEFORE_KEY: Final = re.compile(rb"(?<=[{,])(?=\d)")
@@ -46,12 +48,19 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
     offset_table: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> offset
     lmq_offset_table: dict[str, int] | None = None  # only with enableLmq, see `broker.topic.light_tables`
 
-    def with_light(self) -> dict[str, dict[int, int]]:
-        """Return the offsets of all groups, including light ones."""
-        table = self.offset_table
+    def offsets(self) -> OffsetMap:
+        """Return the offsets of all groups, including light ones; takes them out of the table."""
+        found = OffsetMap()
+        for key, queues in _taken(self.offset_table):
+            topic, group = split(key)
+            if is_light(topic):
+                for queue_id, offset in queues.items():
+                    found.put(topic, group, queue_id, offset)
+            else:
+                found.usual[key] = queues
         for key, offset in (self.lmq_offset_table or {}).items():
-            table.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
-        return table
+            found.put(*split(key), _LIGHT_QUEUE_ID, offset)
+        return found
 
 
 class ConsumerOffsets(VersionedTable):
@@ -63,7 +72,7 @@ class ConsumerOffsets(VersionedTable):
     def __init__(self, file: ConfigFile, clock: Clock, plan_version: PlanVersion) -> None:
         super().__init__(file, clock)
         self._plan_version = plan_version
-        self._offsets: dict[str, dict[int, int]] = {}
+        self._offsets = OffsetMap()
         self._resets: dict[str, dict[int, int]] = {}
         self._pulls: dict[str, dict[int, int]] = {}
         self._commits = 0
@@ -74,7 +83,7 @@ class ConsumerOffsets(VersionedTable):
     def decode(self, content: bytes) -> None:
         """Take over the offsets of the file.  Raises ProtocolError."""
         table = loads(content, ConsumerOffsetTable)
-        self._offsets, self.data_version = table.offset_table, table.data_version
+        self._offsets, self.data_version = table.offsets(), table.data_version
         logger.info("event=consumer_offsets_loaded count=%d", len(self._offsets))
 
     # Change of the broker's role: with a million offsets a write and a load take seconds
@@ -90,7 +99,7 @@ class ConsumerOffsets(VersionedTable):
         """
         self._offsets, self.data_version = earlier._offsets, earlier.data_version
         self.changes += earlier.is_unsaved
-        earlier._offsets = {}
+        earlier._offsets = OffsetMap()
 
     def persist_changes(self) -> None:
         """As `SavedTable.persist_changes`; does nothing after `hand_on`."""
@@ -102,11 +111,7 @@ class ConsumerOffsets(VersionedTable):
     def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str = "") -> None:
         """Set the offset; also accept, but log, an offset below the last commit."""
         key = topic + SEPARATOR + group
-        queues = self._offsets.get(key)
-        if queues is None:
-            queues = self._offsets[key] = {}
-        before = queues.get(queue_id)
-        queues[queue_id] = offset
+        before = self._offsets.put(topic, group, queue_id, offset)
         self.changes += 1
         if self._touched is not None:
             self._touched.add(key)
@@ -125,7 +130,10 @@ class ConsumerOffsets(VersionedTable):
         reset = self._resets.get(key)
         if reset is not None and queue_id in reset:
             return reset[queue_id]
-        queues = self._offsets.get(key)
+        if queue_id == _LIGHT_QUEUE_ID and topic.startswith(LIGHT_PREFIX):
+            offset = self._offsets.get(topic, group, queue_id)
+            return -1 if offset is None else offset
+        queues = self._offsets.usual.get(key)
         return -1 if queues is None else queues.get(queue_id, -1)
 
     @property
@@ -135,19 +143,18 @@ class ConsumerOffsets(VersionedTable):
 
     def queues(self, group: str, topic: str) -> dict[int, int]:
         """Return a copy of the committed offsets by queue id."""
-        return dict(self._offsets.get(topic + SEPARATOR + group, {}))
+        return self._offsets.queues(topic, group)
 
     def assign(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset on behalf of an operator or the broker itself: without a log line or a new data version."""
-        key = topic + SEPARATOR + group
-        self._offsets.setdefault(key, {})[queue_id] = offset
-        self._changed(key)
+        self._offsets.put(topic, group, queue_id, offset)
+        self._changed(topic + SEPARATOR + group)
 
     def _changed(self, key: str | None = None) -> None:
         """Mark the offsets of `key` as changed; of all keys without one."""
         self.changes += 1
         if self._touched is not None:
-            self._touched.update(self._offsets if key is None else (key,))
+            self._touched.update((key for key, _ in self._offsets.entries()) if key is None else (key,))
 
     # Offsets of pulls: delivered messages, committed or not
 
@@ -177,7 +184,7 @@ class ConsumerOffsets(VersionedTable):
         key = topic + SEPARATOR + group
         self._resets.setdefault(key, {})[queue_id] = offset
         self._plan_version.rise()
-        self._offsets.setdefault(key, {})[queue_id] = offset
+        self._offsets.put(topic, group, queue_id, offset)
         self._pulls.pop(key, None)
         self._changed(key)
 
@@ -201,9 +208,7 @@ class ConsumerOffsets(VersionedTable):
 
     def topics_of(self, group: str) -> set[str]:
         """Return the topics in which the group has offsets."""
-        # Most of 100,000 keys are told apart without a call in Python.
-        end = SEPARATOR + group
-        return {topic for topic, owner in map(_split, [k for k in self._offsets if k.endswith(end)]) if owner == group}
+        return self._offsets.topics_of(group)
 
     def topics_by_group(self) -> dict[str, set[str]]:
         """Return the topics in which each group has offsets."""
@@ -212,51 +217,55 @@ class ConsumerOffsets(VersionedTable):
     def grouped(self) -> Generator[None, None, dict[str, set[str]]]:
         """Return the topics in which each group has offsets, in steps."""
         topics: dict[str, set[str]] = {}
-        keys = list(self._offsets)
-        for start in range(0, len(keys), STEP_KEYS):
-            if start:
+        for number, (key, _) in enumerate(self._offsets.entries(), 1):
+            if not number % STEP_KEYS:
                 yield
-            for topic, group in map(_split, keys[start : start + STEP_KEYS]):
-                topics.setdefault(group, set()).add(topic)
+            topic, group = split(key)
+            topics.setdefault(group, set()).add(topic)
         return topics
 
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups that have offsets in the topic."""
-        begin = topic + SEPARATOR
-        return {group for owned, group in map(_split, [k for k in self._offsets if k.startswith(begin)])}
+        return self._offsets.groups_of(topic)
 
     def remove_topic(self, topic: str) -> None:
         """Delete the offsets of all groups in a deleted topic."""
         begin = topic + SEPARATOR
-        self._remove(lambda key: key.startswith(begin))
+        groups = self._offsets.groups_of(topic)
+        self._remove_keys({(topic, group) for group in groups}, lambda key: key.startswith(begin))
 
     def remove_group(self, group: str) -> None:
         """Delete the offsets of a deleted group."""
         end = SEPARATOR + group
-        self._remove(lambda key: key.endswith(end) and _split(key)[1] == group)
+        self._remove_keys(
+            {(topic, group) for topic in self._offsets.topics_of(group)},
+            lambda key: key.endswith(end) and split(key)[1] == group,
+        )
 
     def remove(self, group: str, topic: str) -> None:
         """Delete a group's offsets in one topic."""
         self._plan_version.rise()
-        self._remove_key(topic + SEPARATOR + group)
+        self._remove_key(topic, group)
 
-    def _remove(self, matches: Callable[[str], bool]) -> None:
+    def _remove_keys(self, keys: set[tuple[str, str]], matches: Callable[[str], bool]) -> None:
         self._plan_version.rise()
-        tables = (self._offsets, self._resets, self._pulls)
-        for key in {key for table in tables for key in filter(matches, table)}:
-            self._remove_key(key)
+        for table in (self._resets, self._pulls):
+            keys.update(map(split, filter(matches, table)))
+        for topic, group in keys:
+            self._remove_key(topic, group)
 
-    def _remove_key(self, key: str) -> None:
-        removed = [table.pop(key, None) for table in (self._offsets, self._resets, self._pulls)]
-        if removed != [None, None, None]:
+    def _remove_key(self, topic: str, group: str) -> None:
+        key = topic + SEPARATOR + group
+        others = [table.pop(key, None) for table in (self._resets, self._pulls)]
+        if self._offsets.remove(topic, group) or others != [None, None]:
             self._changed(key)
 
     def clone(self, source_group: str, target_group: str, topic: str) -> None:
         """Copy one group's offsets to another group; cancel a pending reset of the target group."""
-        offsets = self._offsets.get(topic + SEPARATOR + source_group)
-        if offsets is not None:
+        offsets = self._offsets.queues(topic, source_group)
+        if offsets:
             target = topic + SEPARATOR + target_group
-            self._offsets[target] = dict(offsets)
+            self._offsets.put_queues(target, offsets)
             self._resets.pop(target, None)
             self._plan_version.rise()
             self._pulls.pop(target, None)
@@ -269,8 +278,8 @@ class ConsumerOffsets(VersionedTable):
         would hide new messages.
         """
         is_changed = False
-        for key, queues in self._offsets.items():
-            topic, group = _split(key)
+        for key, queues in self._offsets.entries():
+            topic, group = split(key)
             for queue_id, offset in queues.items():
                 end = max_offset(topic, queue_id)
                 if offset > end:
@@ -278,14 +287,14 @@ class ConsumerOffsets(VersionedTable):
                         logger, "", "event=offset_clamped group=%s topic=%s queue=%d from=%d to=%d",
                         group, topic, queue_id, offset, end,
                     )  # fmt: skip
-                    queues[queue_id] = end
+                    self._offsets.put(topic, group, queue_id, end)
                     self._changed(key)
                     is_changed = True
         return is_changed
 
     def replace(self, table: ConsumerOffsetTable) -> None:
         """Replace the table by a master's; offsets may be beyond the end of this replica's log."""
-        self._offsets = table.with_light()
+        self._offsets = table.offsets()
         self._pulls.clear()
         self.data_version = table.data_version
         self._changed()
@@ -293,11 +302,12 @@ class ConsumerOffsets(VersionedTable):
     def catch_up(self, table: ConsumerOffsetTable) -> int:
         """Take the higher offsets from the table of another member of the broker group; return their number."""
         count = 0
-        for key, queues in table.with_light().items():
-            own = self._offsets.setdefault(key, {})
+        for key, queues in table.offsets().entries():
+            topic, group = split(key)
             for queue_id, offset in queues.items():
-                if offset > own.get(queue_id, -1):
-                    own[queue_id] = offset
+                own = self._offsets.get(topic, group, queue_id)
+                if own is None or offset > own:
+                    self._offsets.put(topic, group, queue_id, offset)
                     count += 1
         if count:
             self.data_version.next(self._clock.wall_ms())
@@ -313,7 +323,7 @@ class ConsumerOffsets(VersionedTable):
         a replica begins with the whole table.
         """
         touched, self._touched = self._touched or (), set()
-        return {key: self._offsets.get(key, {}) for key in touched}
+        return {key: self._offsets.queues(*split(key)) for key in touched}
 
     def forget_deltas(self) -> None:
         """Stop recording changes: no replica follows any more."""
@@ -323,21 +333,18 @@ class ConsumerOffsets(VersionedTable):
         """Apply a master's `take_deltas`; offsets may be beyond the end of this replica's log."""
         for key, queues in changes.items():
             self._pulls.pop(key, None)
-            if queues:
-                self._offsets[key] = queues
-            else:
-                self._offsets.pop(key, None)
+            self._offsets.put_queues(key, queues)
             self._changed(key)
 
     def totals(self) -> dict[str, int]:
         """Return the sum of the offsets of each ``topic@group``; its growth is the number of consumed messages."""
-        return {key: sum(queues.values()) for key, queues in self._offsets.items()}
+        return {key: sum(queues.values()) for key, queues in self._offsets.entries()}
 
     # The file
 
     def snapshot(self) -> ConsumerOffsetTable:
         """Return the current table; read it before the next change."""
-        return ConsumerOffsetTable(copy(self.data_version), self.topics_by_group(), self._offsets)
+        return at_once(self._table(copy(self.data_version), self._offsets.entries()))
 
     def encode(self) -> bytes:
         """Return the body of the response to GET_ALL_CONSUMER_OFFSET."""
@@ -345,15 +352,28 @@ class ConsumerOffsets(VersionedTable):
 
     def encoded(self) -> Generator[None, None, bytes]:
         """Return the body in steps.  Offsets that change meanwhile may be newer than the version of the body."""
-        version, offsets = copy(self.data_version), list(self._offsets.items())
-        topics = yield from self.grouped()
-        return (yield from text_of(ConsumerOffsetTable(version, topics), offsets))
+        table = yield from self._table(copy(self.data_version), self._offsets.entries())
+        return (yield from text_of(table, table.offset_table.items()))
+
+    def _table(self, version: DataVersion, entries: Entries) -> Generator[None, None, ConsumerOffsetTable]:
+        """Return the table with these entries, in steps; any thread may do them."""
+        table = ConsumerOffsetTable(version)
+        for number, (key, queues) in enumerate(entries, 1):
+            if not number % STEP_KEYS:
+                yield
+            topic, group = split(key)
+            table.offset_table[key] = queues
+            table.group_topic_map.setdefault(group, set()).add(topic)
+        return table
 
     def _content(self) -> Callable[[], bytes]:
-        # With many groups `pretty` takes a while; another thread does it.
-        table = self.snapshot()
-        table.offset_table = {key: dict(queues) for key, queues in table.offset_table.items()}
-        return lambda: pretty(table)
+        # With many queues all of this takes a while; another thread does it.
+        version, entries = copy(self.data_version), self._offsets.entries()
+        return lambda: pretty(at_once(self._table(version, entries)))
+
+    def share_names(self, name_of: Callable[[str], str]) -> None:
+        """Replace names of light topics by the equal ones that `name_of` returns, which are in memory anyway."""
+        self._offsets.share_names(name_of)
 
     def _write(self, content: bytes) -> None:
         _BEFORE_SAVE()
@@ -361,12 +381,7 @@ class ConsumerOffsets(VersionedTable):
         _SAVED()
 
 
-def _split(key: str) -> tuple[str, str]:
-    topic, _, group = key.partition(SEPARATOR)
-    return topic, group
-
-
-def text_of(table: ConsumerOffsetTable, offsets: Iterable[tuple[str, dict[int, int]]]) -> Generator[None, None, bytes]:
+def text_of(table: ConsumerOffsetTable, offsets: Entries) -> Generator[None, None, bytes]:
     """Encode `table` with these `offsets` as `dumps`, but ten times faster, and in steps: slaves ask periodically."""
     topics = yield from in_steps(_taken(table.group_topic_map), dict, msgspec.json.encode)
     pieces: list[bytes] = []
@@ -392,7 +407,7 @@ def text_of(table: ConsumerOffsetTable, offsets: Iterable[tuple[str, dict[int, i
     return dumps(content)
 
 
-def _taken(table: dict[str, set[str]]) -> Iterator[tuple[str, set[str]]]:
+def _taken(table: dict[str, T]) -> Iterator[tuple[str, T]]:
     """Yield the entries and remove them: to free all of them at once would take as long as to encode them."""
     items = list(table.items())
     table.clear()

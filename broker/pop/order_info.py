@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from broker.offset.consumer_offsets import SEPARATOR
+from broker.offset.offset_map import SEPARATOR
 from broker.pop.order_locks import OrderLocks, QueueKey
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable

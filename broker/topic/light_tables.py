@@ -5,19 +5,18 @@ Source: RocketMQ 5.3.3, `LmqTopicConfigManager`, `LmqSubscriptionGroupManager`, 
 
 import logging
 from collections.abc import Callable, Generator, Iterable
-from copy import copy
 
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
-from broker.offset.consumer_offsets import SEPARATOR, STEP_KEYS, ConsumerOffsets, ConsumerOffsetTable, text_of
+from broker.offset.consumer_offsets import STEP_KEYS, ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.offset_map import SEPARATOR, Entries, split
 from broker.plan.version import PlanVersion
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import PERM_READ_WRITE, TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.files.config_file import ConfigFile
-from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
-from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.message.topic_names import LIGHT_PREFIX, is_light
 
@@ -89,10 +88,10 @@ class LightConsumerOffsets(ConsumerOffsets):
                 self.changes += 1
         content = content or light_content
         if content is not None:
-            self._offsets, self.data_version = content.offset_table, content.data_version
+            self._offsets, self.data_version = content.offsets(), content.data_version
         light = (light_content and light_content.lmq_offset_table) or {}
         for key, offset in light.items():
-            self._offsets.setdefault(key, {})[_LIGHT_QUEUE_ID] = offset
+            self._offsets.put(*split(key), _LIGHT_QUEUE_ID, offset)
         logger.info("event=consumer_offsets_loaded count=%d light=%d", len(self._offsets), len(light))
         return content is not None
 
@@ -110,32 +109,20 @@ class LightConsumerOffsets(ConsumerOffsets):
             sums[key] = sums.get(key, 0) + total
         return sums
 
-    def snapshot(self) -> ConsumerOffsetTable:
-        """Return the current table; read it before the next change."""
-        return at_once(self._separated())
-
-    def encoded(self) -> Generator[None, None, bytes]:
-        """As `ConsumerOffsets.encoded`."""
-        table = yield from self._separated()
-        return (yield from text_of(table, table.offset_table.items()))
-
-    def _separated(self) -> Generator[None, None, ConsumerOffsetTable]:
-        version = copy(self.data_version)
-        plain: dict[str, dict[int, int]] = {}
-        light: dict[str, int] = {}
-        topics_by_group: dict[str, set[str]] = {}
-        for number, (key, queues) in enumerate(list(self._offsets.items()), 1):
+    def _table(self, version: DataVersion, entries: Entries) -> Generator[None, None, ConsumerOffsetTable]:
+        """As `ConsumerOffsets._table`; the offsets of light groups are in a table of their own."""
+        table = ConsumerOffsetTable(version)
+        light = table.lmq_offset_table = dict[str, int]()
+        for number, (key, queues) in enumerate(entries, 1):
             if not number % STEP_KEYS:
                 yield
-            topic, _, group = key.partition(SEPARATOR)
-            if is_light(group):
-                if _LIGHT_QUEUE_ID in queues:
-                    light[key] = queues[_LIGHT_QUEUE_ID]
-                queues = {queue_id: offset for queue_id, offset in queues.items() if queue_id != _LIGHT_QUEUE_ID}
+            topic, group = split(key)
+            if is_light(group) and _LIGHT_QUEUE_ID in queues:
+                light[key] = queues.pop(_LIGHT_QUEUE_ID)
             if queues:
-                plain[key] = queues
-                topics_by_group.setdefault(group, set()).add(topic)
-        return ConsumerOffsetTable(version, topics_by_group, plain, light)
+                table.offset_table[key] = queues
+                table.group_topic_map.setdefault(group, set()).add(topic)
+        return table
 
 
 def _table(content: bytes) -> ConsumerOffsetTable:

@@ -105,7 +105,7 @@ class Disk(Protocol):
         """Open an existing file for reading and writing.  Raises `DiskFailed`."""
         ...
 
-    def peek(self, path: Path, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
+    def peek(self, path: Path | str, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
         """Return a part of a file without keeping it open; None without a file of `file_bytes` at `path`.
 
         Raises `DiskFailed` for a file that cannot be opened for reading and writing.
@@ -219,7 +219,7 @@ class RealDisk:
         except OSError as error:
             raise as_store_error(error, "open", path) from error
 
-    def peek(self, path: Path, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
+    def peek(self, path: Path | str, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
         try:
             descriptor = open_regular(path, os.O_RDWR)
             try:
@@ -231,7 +231,7 @@ class RealDisk:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
-            raise as_store_error(error, "open", path) from error
+            raise as_store_error(error, "open", Path(path)) from error
 
     def names(self, directory: Path) -> list[str]:
         try:

@@ -7,7 +7,7 @@ file with unsynced writes is never closed: an error of its sync would be lost wi
 
 import resource
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -123,7 +123,7 @@ class PooledDisk:
     def __init__(self, disk: Disk, budget: int) -> None:
         self._real = disk
         self._budget = budget
-        self._open: deque[PooledFile] = deque()
+        self._open: OrderedDict[PooledFile, None] = OrderedDict()  # the longest unused first
         self._used = 0
         self._dirty = 0
         self._lock = threading.RLock()
@@ -153,7 +153,7 @@ class PooledDisk:
         """Return the file; its first use opens it."""
         return PooledFile(self, path, None, preallocate)
 
-    def peek(self, path: Path, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
+    def peek(self, path: Path | str, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
         return self._real.peek(path, file_bytes, position, size_bytes)
 
     def names(self, directory: Path) -> list[str]:
@@ -219,7 +219,7 @@ class PooledDisk:
         """Count `descriptors` more for `file`; 0 for a new file, which is registered."""
         with self._lock:
             if file.descriptors == 0 or descriptors == 0:
-                self._open.append(file)
+                self._open[file] = None
             file.descriptors += descriptors
             self._used += descriptors
 
@@ -262,6 +262,7 @@ class PooledDisk:
                 file.is_closing = True
             else:
                 self._used -= file.descriptors
+                self._open.pop(file, None)
                 file.release()
 
     def make_room_to_map(self, file: PooledFile) -> None:
@@ -292,14 +293,12 @@ class PooledDisk:
         target = self._budget * 3 // 4
         with self._lock:
             for _ in range(2 * len(self._open)):
-                if self._used <= target:
+                if self._used <= target or not self._open:
                     break
-                file = self._open.popleft()
-                if file.take() is None:
-                    continue
+                file = next(iter(self._open))
                 if file.was_used or file.is_dirty or file.pins:
                     file.was_used = False
-                    self._open.append(file)
+                    self._open.move_to_end(file)
                 else:
                     self.forget(file)
             return self._used + _OPEN + _MAPPED <= self._budget

@@ -13,14 +13,16 @@ import numpy.typing as npt
 from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.remoting.message.topic_names import is_light
 from store.dispatch.deleted_topics import DeletedTopics
 from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.inner_batch import message_count
+from store.queue.light_queue import LIGHT_QUEUE_ID
 from store.queue.logic_queue import LogicQueue, QueueType
-from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, dispatches, places
+from store.queue.multi_dispatch import dispatched_records, dispatches, places
 from store.record.record import NOT_DISPATCHED, Record, TagsCodes
 from store.scan.distinct_names import Integers
 from store.scan.queue_codes import queue_codes_of
@@ -205,7 +207,7 @@ class Redispatch:
         self._release()
         self._firsts.clear()
         for queue in self._table:
-            if queue.pending:
+            if queue.has_pending:
                 queue.write_pending()
             queue.max_offset = queue.next_offset
 
@@ -267,7 +269,7 @@ class Redispatch:
                 return
         if offset > queue.next_offset and not self._is_whole:
             raise QueueIncomplete(f"{queue.topic} queue {queue.queue_id} ends at {queue.next_offset}, log has {offset}")
-        if offset > queue.next_offset + _MAX_BLANKS and queue.next_offset and queue.topic in self._table.light:
+        if offset > queue.next_offset + _MAX_BLANKS and queue.next_offset and is_light(queue.topic):
             peer_lines.warning(
                 _log, "", "event=entry_not_dispatched topic=%s offset=%d queue_end=%d reason=gap_too_large",
                 queue.topic, offset, queue.next_offset,

@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.queue.multi_dispatch import LIGHT_QUEUE_ID, dispatched_records, places
+from store.queue.light_queue import LIGHT_QUEUE_ID
+from store.queue.multi_dispatch import dispatched_records, places
 from store.record.record import TagsCodes
 from store.scan.distinct_names import Integers
 from store.scan.queue_codes import queue_codes_of

@@ -77,6 +77,10 @@ class BatchConsumeQueue:
         self.pending.clear()
 
     @property
+    def has_pending(self) -> bool:
+        return bool(self.pending)
+
+    @property
     def directory(self) -> Path:
         return self._files.directory
 

@@ -34,8 +34,10 @@ BLANK_SIZE: Final = 0x7FFFFFFF
 _BLANK_ENTRY: Final = ENTRY.pack(0, BLANK_SIZE, 0)
 _PACK_AT_ONCE: Final = 128
 _BLANKS_AT_ONCE: Final = 4096
+# The classes below have slots of their own for the same attributes.
+_NO_SLOTS: Final[tuple[str, ...]] = ()
 # Entries that are read at once where only the first and the last are needed: about a page.
-_NEAR_UNITS: Final = 200
+NEAR_UNITS: Final = 200
 
 
 @cache
@@ -59,58 +61,50 @@ class ConsumeQueue:
     """Entries of one queue, a `store.queue.logic_queue.LogicQueue` whose units are its entries.
 
     ``min_offset <= max_offset <= written_offset <= next_offset``: the first readable message, then the ends of the
-    confirmed messages, of the entries in the files, and of the assigned offsets.
+    confirmed messages, of the entries in the files, and of the assigned offsets.  The two kinds differ in what they
+    keep in memory: `TopicQueue` all of it, `store.queue.light_queue.LightQueue` only what a quiet queue needs.
     """
 
-    __slots__ = (
-        "_files",
-        "_flushed_offset",
-        "_head",
-        "_last_end",
-        "_last_file",
-        "_last_start",
-        "_last_view",
-        "cold_end",
-        "is_plain",
-        "is_schedule",
-        "magic",
-        "max_offset",
-        "min_offset",
-        "next_offset",
-        "pending",
-        "queue_id",
-        "record_base_bytes",
-        "topic",
-        "topic_bytes",
-        "written_offset",
-    )
+    __slots__ = _NO_SLOTS
     is_batch = False
+    is_plain: bool
+    is_schedule: bool
+    topic: str
+    queue_id: int
+    magic: int
+    topic_bytes: bytes
+    record_base_bytes: int
+    min_offset: int
+    max_offset: int
+    written_offset: int
+    next_offset: int
+    cold_end: int
+    # Fields of assigned but unwritten entries: three per entry.
+    pending: list[int]
+    _flushed_offset: int
+    # The first entries, from `load_listed` to `border_units`.
+    _head: bytes
+    _files: MappedFileQueue
+    _last_file: DiskFile | None
+    # Mapped by the first read only, because a mapping holds a descriptor of its own.
+    _last_view: memoryview | None
+    _last_start: int
+    _last_end: int
 
-    def __init__(self, disk: Disk, directory: Path, topic: str, queue_id: int, file_bytes: int) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.magic, self.topic_bytes = topic_field(topic)
-        self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
-        self._files = MappedFileQueue(disk, directory.joinpath(topic, str(queue_id)), file_bytes, preallocate=False)
-        self.is_schedule = topic == SCHEDULE_TOPIC
-        self.is_plain = not self.is_schedule
-        # Fields of assigned but unwritten entries: three per entry.
-        self.pending: list[int] = []
-        self._reset(0)
+    @property
+    def has_pending(self) -> bool:
+        return bool(self.pending)
 
     def _reset(self, offset: int) -> None:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
         self._flushed_offset = offset
         self.cold_end = 0
-        # The first entries, from `load_listed` to `border_units`.
         self._head = b""
         self.pending.clear()
         self._forget_last_file()
 
     def _forget_last_file(self) -> None:
-        self._last_file: DiskFile | None = None
-        # Mapped by the first read only, because a mapping holds a descriptor of its own.
-        self._last_view: memoryview | None = None
+        self._last_file = self._last_view = None
         self._last_start = self._last_end = 0
 
     @property
@@ -138,7 +132,7 @@ class ConsumeQueue:
             return False
         # The check of the queue needs both ends.  The files of most queues of a large broker are nearly empty, so one
         # read has them, and the entry after them.
-        content = self._files.load_only(at, 0, min(end - first + 1, _NEAR_UNITS) * UNIT)
+        content = self._files.load_only(at, 0, min(end - first + 1, NEAR_UNITS) * UNIT)
         if content is None:
             return False
         self._reset(first)
@@ -345,3 +339,41 @@ class ConsumeQueue:
             return np.empty(0, CONSUME_QUEUE_DTYPE)
         view, position, available = found
         return np.frombuffer(view, CONSUME_QUEUE_DTYPE, min(count, available), position)
+
+
+class TopicQueue(ConsumeQueue):
+    """A queue of a topic, with all of its state in memory."""
+
+    __slots__ = (
+        "_files",
+        "_flushed_offset",
+        "_head",
+        "_last_end",
+        "_last_file",
+        "_last_start",
+        "_last_view",
+        "cold_end",
+        "is_plain",
+        "is_schedule",
+        "magic",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "pending",
+        "queue_id",
+        "record_base_bytes",
+        "topic",
+        "topic_bytes",
+        "written_offset",
+    )
+
+    def __init__(self, disk: Disk, directory: Path, topic: str, queue_id: int, file_bytes: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.magic, self.topic_bytes = topic_field(topic)
+        self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
+        self._files = MappedFileQueue(disk, directory.joinpath(topic, str(queue_id)), file_bytes, preallocate=False)
+        self.is_schedule = topic == SCHEDULE_TOPIC
+        self.is_plain = not self.is_schedule
+        self.pending = []
+        self._reset(0)

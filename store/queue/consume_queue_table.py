@@ -16,7 +16,8 @@ from store.disk.disk import Disk
 from store.disk.mapped_file_queue import warn_of_strangers
 from store.disk.open_files import PooledDisk, descriptor_budget
 from store.queue.batch_consume_queue import BatchConsumeQueue
-from store.queue.consume_queue import ConsumeQueue
+from store.queue.consume_queue import TopicQueue
+from store.queue.light_queue import LIGHT_QUEUE_ID, LightQueue, LightQueues
 from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
 
 _log = logging.getLogger(__name__)
@@ -68,8 +69,9 @@ class ConsumeQueueTable:
         # Called when queues are removed, so that nobody keeps one in whose place another one may come.
         self.on_removed: list[Callable[[], None]] = []
         self._types: dict[str, QueueType] = {}
-        # Names of light queues.  `dispatches`: the log may hold records that are in light queues.
-        self.light: set[str] = set()
+        self._light = LightQueues(self._disk, self._directory, self._file_bytes)
+        self.light_count = 0
+        # Whether the log may hold records that are in light queues.
         self.dispatches = config.enable_lmq and config.enable_multi_dispatch
         # Names of files in place of a topic's directory.
         self._blocked: set[str] = set()
@@ -97,6 +99,8 @@ class ConsumeQueueTable:
                 strange.append(topic)
                 self._blocked.add(topic)
                 continue
+            if listed is not None and self._load_listed_light(topic, queue_type, listed):
+                continue
             topic_directory = directory / topic
             queue_ids, others = _queue_ids(self._disk.entries(topic_directory))
             if others:
@@ -107,6 +111,15 @@ class ConsumeQueueTable:
         if strange:
             warn_of_strangers(directory, strange)
         return usable
+
+    def _load_listed_light(self, topic: str, queue_type: QueueType, listed: ListedUnits) -> bool:
+        """Load a light queue without a look at its directory; return whether it is one, and as the list says."""
+        key = topic, LIGHT_QUEUE_ID
+        end = listed.end_units.get(key)
+        if end is None or queue_type is not QueueType.SIMPLE or not is_light(topic):
+            return False
+        queue = self.get_or_create(topic, LIGHT_QUEUE_ID)
+        return isinstance(queue, LightQueue) and queue.load_listed(listed.first_units.get(key, 0), end)
 
     def _load_queue(self, queue: LogicQueue, listed: ListedUnits | None) -> bool:
         key = queue.topic, queue.queue_id
@@ -131,7 +144,8 @@ class ConsumeQueueTable:
                 f"{directory}: the queue type of topic {topic} should be {queue_type}, but is {given}; set the topic's"
                 " attribute queue.type back in config/topics.json, or remove the directory: it is rebuilt from the log"
             )
-        self._types[topic] = queue_type
+        if not is_light(topic):
+            self._types[topic] = queue_type
 
     def queue_type(self, topic: str) -> QueueType:
         """Return the type of a topic's queues."""
@@ -149,21 +163,24 @@ class ConsumeQueueTable:
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
             queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
             if is_light(topic):
-                self.light.add(topic)
+                self.light_count += 1
                 self.dispatches = True
         return queue
 
     def _make(self, topic: str, queue_id: int) -> LogicQueue:
-        queue_type = self._types[topic] = self.queue_type(topic)
+        queue_type = self.queue_type(topic)
+        if queue_id == LIGHT_QUEUE_ID and queue_type is QueueType.SIMPLE and is_light(topic):
+            return LightQueue(self._light, topic)
+        self._types[topic] = queue_type
         if queue_type is QueueType.BATCH:
             return BatchConsumeQueue(self._disk, self._batch_directory, topic, queue_id, self._batch_file_bytes)
-        return ConsumeQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
+        return TopicQueue(self._disk, self._directory, topic, queue_id, self._file_bytes)
 
     def of_topic(self, topic: str) -> list[LogicQueue]:
         """Return all queues of `topic`."""
-        if topic in self.light:
-            light = self.by_key.get((topic, 0))  # a light queue has only this one
-            return [] if light is None else [light]
+        light = self.by_key.get((topic, LIGHT_QUEUE_ID)) if is_light(topic) else None
+        if isinstance(light, LightQueue):
+            return [light]  # a light queue has only this one
         return [queue for key, queue in self.by_key.items() if key[0] == topic]
 
     def delete_topic(self, topic: str) -> int:
@@ -171,11 +188,10 @@ class ConsumeQueueTable:
         queues = self.of_topic(topic)
         self._removed()
         for queue in queues:
-            self.by_key.pop((topic, queue.queue_id)).destroy()
+            self._forget(topic, queue.queue_id).destroy()
             _DELETE_BETWEEN_QUEUES()
         _QUEUES_DELETED()
         self._types.pop(topic, None)
-        self.light.discard(topic)
         for directory in (self._directory, self._batch_directory):
             self._disk.remove_files(directory / topic, ())
         return len(queues)
@@ -183,9 +199,21 @@ class ConsumeQueueTable:
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Remove one queue."""
         self._removed()
-        self.by_key.pop((topic, queue_id)).destroy()
+        self._forget(topic, queue_id).destroy()
         if not any(key[0] == topic for key in self.by_key):
             self.delete_topic(topic)
+
+    def _forget(self, topic: str, queue_id: int) -> LogicQueue:
+        self.light_count -= is_light(topic)
+        return self.by_key.pop((topic, queue_id))
+
+    def light(self) -> list[str]:
+        """Return the names of all light queues."""
+        return [topic for topic, _ in self.by_key if is_light(topic)]
+
+    def rest(self) -> None:
+        """Drop what quiet light queues do not need in memory, of some of them."""
+        self._light.rest()
 
     def _removed(self) -> None:
         for listener in self.on_removed:
@@ -197,7 +225,7 @@ class ConsumeQueueTable:
         for queue in self:
             queue.destroy()
         self.by_key.clear()
-        self.light.clear()
+        self.light_count = 0
 
     def close(self) -> None:
         for queue in self:

@@ -39,11 +39,20 @@ class LogicQueue(Protocol):
     """One queue of a topic.  ``min_offset <= max_offset <= written_offset <= next_offset``, see `ConsumeQueue`."""
 
     topic: str
-    queue_id: int
-    # Parts that all records of the queue have in common, precomputed.
-    magic: int
-    topic_bytes: bytes
-    record_base_bytes: int
+
+    # Parts that all records of the queue have in common.
+    @property
+    def queue_id(self) -> int: ...
+
+    @property
+    def magic(self) -> int: ...
+
+    @property
+    def topic_bytes(self) -> bytes: ...
+
+    @property
+    def record_base_bytes(self) -> int: ...
+
     min_offset: int
     max_offset: int
     written_offset: int
@@ -52,6 +61,11 @@ class LogicQueue(Protocol):
     cold_end: int
     # Fields of assigned but unwritten units.
     pending: list[int]
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether `pending` has units; asked of all queues."""
+        ...
 
     @property
     def is_batch(self) -> bool:

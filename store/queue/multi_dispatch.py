@@ -35,15 +35,15 @@ from sprocket.remoting.message.topic_names import (
 )
 from store.config.store_config import StoreConfig
 from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name
+from store.queue.light_queue import LIGHT_QUEUE_ID
 from store.queue.logic_queue import LogicQueue
-from store.record.record import PendingMessage, Record, decode
+from store.record.record import PendingMessage, Record, decode, parts_of
 from store.scan.record_batch import RecordBatch
 
 # A flag of messages during an append, never of records.
 DISPATCHES: Final = 1 << 33
 NAMES: Final = encoded_name(INNER_MULTI_DISPATCH)
 OFFSETS: Final = encoded_name(INNER_MULTI_QUEUE_OFFSET)
-LIGHT_QUEUE_ID: Final = 0
 _SEPARATOR: Final = ","
 # Unlike RocketMQ: there a dead letter enters its light queues again, and a half message enters them before its commit.
 _NOT_DISPATCHED: Final = (RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, DLQ_PREFIX)
@@ -76,6 +76,18 @@ def places(properties: bytes) -> list[tuple[str, int]]:
         if is_light(queue) and is_file_name(queue) and len(number) < 20 and int(number) < _MAX_OFFSET:
             found.setdefault(queue, int(number))
     return list(found.items())
+
+
+def names_only_place(record: memoryview, queue: str, offset: int, physical_offset: int) -> bool:
+    """Return whether `record` names this light queue and offset, no other ones, and this place in the log.
+
+    It is `places` for recovery, which checks a record of each light queue; most of them have one name.
+    """
+    parts = parts_of(record)
+    if isinstance(parts, str) or parts[0][6] != physical_offset:
+        return False
+    properties = bytes(record[parts[3] :])
+    return find_last(properties, NAMES) == queue.encode() and find_last(properties, OFFSETS) == b"%d" % offset
 
 
 def offset_in(topic: str, record: memoryview) -> int:
@@ -116,7 +128,7 @@ class MultiDispatch:
         RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and this text, but does not check the number.  The code is that
         of 5.5.1, which checks it with enableLmqQuota.
         """
-        if is_light(topic) and len(self._table.light) >= self._max_queues:
+        if is_light(topic) and self._table.light_count >= self._max_queues:
             remark = (
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num"
                 " exceed maxLmqConsumeQueueNum config num, default limit 2w."

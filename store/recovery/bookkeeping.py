@@ -54,7 +54,7 @@ class Bookkeeping:
         self.index_timestamp = 0
         self.was_clean = False
         # The list of queues as it is on the disk.  Two threads write it.
-        self._listed: QueueList | None = None
+        self._has_list = False
         self._list_lock = threading.Lock()
 
     # Start
@@ -93,7 +93,7 @@ class Bookkeeping:
         report.was_clean = self.was_clean
         self.deleted.cut(report.end_offset)
         self._mark.open(report.end_offset)
-        self._listed = None if report.rebuilt else listed
+        self._has_list = listed is not None and not report.rebuilt
         self.store_timestamp = max(report.last_store_timestamp, checkpoint.physic_msg_timestamp)
         return report
 
@@ -195,14 +195,15 @@ class Bookkeeping:
         Raises `DiskFull` or `DiskFailed`.
         """
         with self._list_lock:
-            listed = self._listed
+            # It is not kept in memory: with many queues it takes as much as all of the queues.
+            listed = self._list_file.read() if self._has_list else None
             if listed is not None and not keys.isdisjoint(listed.end_units):
                 self._write_list(listed, keys)
 
     def _write_list(self, queue_list: QueueList, gone: set[QueueKey]) -> None:
         kept = {key: end for key, end in queue_list.end_units.items() if key not in gone}
-        self._listed = replace(queue_list, end_units=kept)
-        self._list_file.write(self._listed)
+        self._list_file.write(replace(queue_list, end_units=kept))
+        self._has_list = True
 
     def topics_deleted(self, topics: Sequence[str], end: int) -> None:
         """Note that their records before `end` do not count any more, because their queues are about to be deleted.

@@ -17,7 +17,7 @@ from store.queue.blank_entries import first_unit
 from store.queue.consume_queue import BLANK_SIZE
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.logic_queue import Entry, LogicQueue
-from store.queue.multi_dispatch import places
+from store.queue.multi_dispatch import names_only_place, places
 from store.record.record import Record, decode, names_place
 
 # What a queue has after its last entry, if nothing was written there.
@@ -120,6 +120,8 @@ class QueueCheck:
         view = self._log.slice_at(physical_offset, size)
         if view is None:
             return False
+        if is_light(queue.topic) and names_only_place(view, queue.topic, unit, physical_offset):
+            return True
         if not queue.is_batch and names_place(view, queue.topic_bytes, queue.queue_id, unit, physical_offset):
             return True
         record = decode(view, check_crc=False)

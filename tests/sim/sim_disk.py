@@ -235,8 +235,8 @@ class SimDisk:
     def open(self, path: Path, *, preallocate: bool) -> SimFile:
         return SimFile(self, path, self._expect_file(path, "open"), is_new=self._syncs_names)
 
-    def peek(self, path: Path, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
-        node = self._find(path)
+    def peek(self, path: Path | str, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
+        node = self._find(Path(path))
         if not isinstance(node, File) or node.size != file_bytes:
             return None
         return bytes(memoryview(node.buffer)[: node.size][position : position + size_bytes])

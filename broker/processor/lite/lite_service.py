@@ -62,7 +62,7 @@ class LiteService(Service):
         self._pops = PopLiteProcessor(
             core, admission, self.subscriptions, self.events, self._offsets, order, self._held
         )
-        self._changes = LiteSubscriptionProcessor(admission, self.subscriptions)
+        self._changes = LiteSubscriptionProcessor(admission, self.subscriptions, core.store.light_name)
         self._info = LiteInfoProcessor(core, admission, self.subscriptions, self.events, queues, order)
         self._expiry = LiteExpiry(core, admission, queues, order)
         self._deletions: set[asyncio.Task[None]] = set()  # of lite topics of deleted parents

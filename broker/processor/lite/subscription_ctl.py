@@ -4,6 +4,7 @@ Source: RocketMQ 5.5.1, `LiteSubscriptionCtlProcessor`.  As there a version in a
 a client come over one connection, in their order.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from broker.lite.admission import LiteAdmission
@@ -23,9 +24,13 @@ _MAX_CLIENT_ID_CHARS: Final = 1024
 class LiteSubscriptionProcessor:
     """Handler of the request.  Lives in the event loop's thread."""
 
-    def __init__(self, admission: LiteAdmission, subscriptions: LiteSubscriptions) -> None:
+    def __init__(
+        self, admission: LiteAdmission, subscriptions: LiteSubscriptions, name_of: Callable[[str], str]
+    ) -> None:
+        """`name_of` returns the string that other tables have of a light queue's name: it takes 100 bytes."""
         self._admission = admission
         self._subscriptions = subscriptions
+        self._name_of = name_of
 
     def change(self, request: Request[LiteSubscriptionCtlRequestHeader]) -> Response:
         """Apply the changes in their order; those before one that is refused stay.  Raises RequestError."""
@@ -47,7 +52,7 @@ class LiteSubscriptionProcessor:
             self._subscriptions.leave(key)
             return
         how = self._admission.check_subscriber(change.topic, change.group)
-        queues = _queues(change)
+        queues = [self._name_of(queue) for queue in _queues(change)]
         match change.action:
             case action.PARTIAL_ADD:
                 self._subscriptions.add(key, how, channel, queues, change.offset_option)

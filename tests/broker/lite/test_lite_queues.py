@@ -1,6 +1,8 @@
 """Light queues of lite topics by parent, the longest idle one first."""
 
-from broker.lite.lite_queues import UNKNOWN, LiteQueues
+import gc
+
+from broker.lite.lite_queues import INTERVAL_MS, UNKNOWN, LiteQueues
 from sprocket.remoting.message.lite_topics import lite_queue
 
 
@@ -19,22 +21,46 @@ def test_queues_are_known_by_parent_and_others_are_ignored() -> None:
     assert (queues.parents(), queues.count("P"), queues.count("Other")) == (["P"], 2, 0)
 
 
-def test_the_longest_idle_queues_come_first() -> None:
+def test_the_queues_of_the_oldest_interval_come_first_and_only_when_it_has_ended() -> None:
     queues = LiteQueues()
-    for name, at in (("a", 10), ("b", 20), ("c", 30), ("a", 40)):
-        queues.arrived(_q(name), at)
-    assert list(queues.idle_since("P", 35)) == [_q("b"), _q("c")]
-    assert queues.last_ms(_q("a")) == 40
-    assert queues.last_ms(_q("x")) is None
+    for name, minute in (("a", 10), ("b", 20), ("c", 20), ("d", 30), ("a", 40)):
+        queues.arrived(_q(name), minute * INTERVAL_MS + 5)
+    assert queues.idle_since("P", 21 * INTERVAL_MS - 1) == []
+    assert queues.idle_since("P", 35 * INTERVAL_MS) == [_q("b"), _q("c")]
+    queues.forget(_q("b"))
+    queues.forget(_q("c"))
+    assert queues.idle_since("P", 35 * INTERVAL_MS) == [_q("d")]
+    assert queues.is_idle_since(_q("d"), 31 * INTERVAL_MS)
+    assert not queues.is_idle_since(_q("a"), 40 * INTERVAL_MS)
+    assert not queues.is_idle_since(_q("x"), 40 * INTERVAL_MS)
 
 
 def test_times_from_before_the_start_are_learned_late_and_a_new_message_counts() -> None:
     queues = LiteQueues()
     for name in ("a", "b", "c"):
         queues.arrived(_q(name), UNKNOWN)
-    queues.arrived(_q("b"), 100)
-    assert list(queues.unknown("P")) == [_q("a"), _q("c")]
-    queues.learned("P", [(70, _q("a")), (60, _q("c")), (50, _q("b")), (1, _q("gone"))])
-    assert list(queues.unknown("P")) == []
-    assert list(queues.idle_since("P", 101)) == [_q("c"), _q("a"), _q("b")]
-    assert queues.last_ms(_q("b")) == 100
+    queues.arrived(_q("b"), 100 * INTERVAL_MS)
+    assert queues.unknown("P") == [_q("a"), _q("c")]
+    for name, minute in (("a", 70), ("c", 60), ("b", 50), ("gone", 1)):
+        queues.learned(_q(name), minute * INTERVAL_MS)
+    assert queues.unknown("P") == []
+    order = []
+    while idle := queues.idle_since("P", 101 * INTERVAL_MS):
+        order += idle
+        for name in idle:
+            queues.forget(name)
+    assert order == [_q("c"), _q("a"), _q("b")]
+
+
+def test_queues_that_get_messages_for_days_take_no_more_memory_each_day() -> None:
+    queues = LiteQueues()
+    names = [_q(f"n{number}") for number in range(1000)]
+    for minute in range(1, 50):
+        for name in names:
+            queues.arrived(name, minute * INTERVAL_MS)
+    assert queues.count("P") == 1000
+    idle = queues.idle_since("P", 60 * INTERVAL_MS)
+    assert 0 < len(idle) <= 256
+    assert queues.idle_since("P", 49 * INTERVAL_MS) == []
+    held = gc.get_referrers(names[0])
+    assert sum(isinstance(one, list) for one in held) == 3, "the lists here, and one chunk"

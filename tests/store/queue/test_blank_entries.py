@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from store.disk.disk import RealDisk
 from store.message_store import Boundary
 from store.queue.blank_entries import first_unit, next_entry
-from store.queue.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
+from store.queue.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue, TopicQueue
 from tests.store.insides import commit_log_of
 from tests.store.rig import Stores, message
 
@@ -19,7 +19,7 @@ _FILE_BYTES = 20 * 7
 
 def queue_of(root: Path, places: list[int | None]) -> ConsumeQueue:
     """A queue with an entry at each of `places`, None for a blank."""
-    queue = ConsumeQueue(RealDisk(), root, "Orders", 0, _FILE_BYTES)
+    queue = TopicQueue(RealDisk(), root, "Orders", 0, _FILE_BYTES)
     for offset, place in enumerate(places):
         queue.put(offset, 0 if place is None else place, BLANK_SIZE if place is None else 100, 0, 0, 1)
     return queue
