@@ -1,1 +1,1 @@
-"""Quotas: how much accounts, topics, groups and addresses may send and read in a second.  See docs/quotas.md."""
+"""Quotas: how much accounts, topics, groups, addresses and namespaces may use in a second.  See docs/quotas.md."""

@@ -13,6 +13,7 @@ from broker.quota.quota_table import QuotaTable
 from broker.quota.rules import Dimension, by_dimension, is_exempt, is_exempt_group
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.quota import Quota
+from sprocket.remoting.message.namespaces import TENANT_SEPARATOR, namespace_of
 
 # Resources whose buckets are kept although no plan or connection uses them, so that to connect again wins nothing.
 MAX_RECENT: Final = 4096
@@ -20,7 +21,7 @@ _IN: Final = (Kind.MESSAGES_IN, Kind.BYTES_IN, Kind.REQUESTS)
 _OUT: Final = (Kind.MESSAGES_OUT, Kind.BYTES_OUT, Kind.REQUESTS)
 _WORDS: Final = {
     Dimension.ACCOUNT: "account", Dimension.TOPIC: "topic", Dimension.GROUP: "consumer group",
-    Dimension.ADDRESS: "address",
+    Dimension.ADDRESS: "address", Dimension.NAMESPACE: "namespace", Dimension.TENANT: "tenant",
 }  # fmt: skip
 # Attributes of a connection: the account that has signed on it (`acl.gate`), and its `_Caller`.
 _ACCOUNT: Final = "proven_account"
@@ -92,14 +93,17 @@ class Quotas:
 
     def of_send(self, topic: str) -> Buckets:
         """Return the buckets of sends to a topic."""
-        return () if is_exempt(topic) else _of_kinds(_IN, self._buckets_of(Dimension.TOPIC, topic))
+        if is_exempt(topic):
+            return ()
+        return _of_kinds(_IN, (*self._buckets_of(Dimension.TOPIC, topic), *self._of_namespace(topic)))
 
     def of_read(self, topic: str, group: str) -> Buckets:
-        """Return the buckets of pulls and pops of a topic by a group."""
+        """Return the buckets of pulls and pops of a topic by a group; the namespace is that of the group."""
         if is_exempt_group(group):
             return ()
         of_topic = () if is_exempt(topic) else self._buckets_of(Dimension.TOPIC, topic)
-        return _of_kinds(_OUT, (*of_topic, *self._buckets_of(Dimension.GROUP, group)))
+        of_group = self._buckets_of(Dimension.GROUP, group)
+        return _of_kinds(_OUT, (*of_topic, *of_group, *self._of_namespace(group)))
 
     def close(self, topics: Mapping[str, str]) -> None:
         """Refuse sends to some topics from now on, for a reason each; open all others."""
@@ -128,6 +132,15 @@ class Quotas:
         return caller
 
     # The buckets
+
+    def _of_namespace(self, name: str) -> Buckets:
+        """Return the buckets of the namespace, and of its tenant, that a topic or group is in."""
+        namespace = namespace_of(name)
+        if not namespace:
+            return ()
+        tenant, separator, _ = namespace.partition(TENANT_SEPARATOR)
+        of_tenant = self._buckets_of(Dimension.TENANT, tenant) if separator else ()
+        return (*self._buckets_of(Dimension.NAMESPACE, namespace), *of_tenant)
 
     def _buckets_of(self, dimension: Dimension, name: str) -> Buckets:
         quota = self._patterns[dimension].find(name)

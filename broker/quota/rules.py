@@ -1,7 +1,6 @@
 """Rules of quotas: which quotas are valid, and which one holds for a resource.  Pure.
 
-A dimension is a kind of name that a request has.  Another one, such as a namespace that is the prefix of topics, needs
-a member of `Dimension`, and those who resolve names (`Quotas`) to ask for it.
+A dimension is a kind of name that a request has.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,6 +34,8 @@ class Dimension(Enum):
     TOPIC = "topic"
     GROUP = "group"
     ADDRESS = "address"
+    NAMESPACE = "namespace"
+    TENANT = "tenant"
 
 
 _IN_AND_OUT: Final = frozenset(kind.value for kind in Kind)
@@ -44,6 +45,8 @@ _LIMITS: Final = {
     Dimension.TOPIC: _IN_AND_OUT | {"storage_bytes"},
     Dimension.GROUP: frozenset({"messages_out", "bytes_out", "requests", "backlog_messages"}),
     Dimension.ADDRESS: _IN_AND_OUT,
+    Dimension.NAMESPACE: _IN_AND_OUT,
+    Dimension.TENANT: _IN_AND_OUT,
 }
 _ALL_LIMITS: Final = frozenset.union(*_LIMITS.values())
 

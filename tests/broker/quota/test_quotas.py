@@ -49,7 +49,7 @@ def test_the_name_itself_precedes_the_longest_prefix() -> None:
     ("quota", "says"),
     [
         (Quota("Orders", messages_in=1), "dimension:pattern"),
-        (Quota("tenant:a", messages_in=1), "dimension:pattern"),
+        (Quota("team:a", messages_in=1), "dimension:pattern"),
         (Quota("topic:", messages_in=1), "dimension:pattern"),
         (Quota("topic:a*b", messages_in=1), "only at its end"),
         (Quota("topic:a\n", messages_in=1), "printable"),
@@ -163,3 +163,23 @@ def test_a_broker_that_knows_nothing_of_the_others_takes_its_equal_part() -> Non
     assert share(100.0, [], 3) == share(0.0, [], 3) == 0.25
     known = [share(own, [3 - own], 1) for own in (1.0, 2.0)]
     assert sum(known) == pytest.approx(2 / 3)
+
+
+def test_all_topics_of_a_namespace_share_its_quota_and_all_namespaces_that_of_their_tenant(rig: Rig) -> None:
+    rig.table.set(Quota("namespace:shop|*", messages_in=1, messages_out=2))
+    rig.table.set(Quota("tenant:shop", messages_in=3))
+    orders, paid, billing = (rig.quotas.of_send(f"shop|{name}") for name in ("orders%A", "orders%B", "billing%A"))
+    assert orders == paid
+    own, of_tenant = orders
+    other, same_tenant = billing
+    assert own is not other and of_tenant is same_tenant
+    assert rig.quotas.of_send("Plain") == rig.quotas.of_send("shop%A") == rig.quotas.of_send("shops|orders%A") == ()
+    assert rig.quotas.of_send("%RETRY%shop|orders%readers") == ()  # exempt, as every retry
+
+
+def test_reads_count_for_the_namespace_of_the_group(rig: Rig) -> None:
+    rig.table.set(Quota("namespace:shop|orders", messages_out=2))
+    assert rig.quotas.of_read("other%T", "other%readers") == ()
+    for topic in ("other%T", "shop|orders%T", "%RETRY%shop|orders%readers"):
+        (bucket,) = rig.quotas.of_read(topic, "shop|orders%readers")
+        assert bucket.kind is Kind.MESSAGES_OUT
