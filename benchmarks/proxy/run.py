@@ -45,14 +45,16 @@ _WARM_SLICE_S: Final = 3.0
 _WARM_LOOK: Final = 4
 _WARM_RISE: Final = 1.03
 _RECEIVERS: Final = 8
-_SCENARIO: Final = "bench"
+SCENARIO: Final = "bench"
 
 
 class Figure(NamedTuple):
-    """One slice: messages/s, and ms of the server's CPU for each message."""
+    """One slice: messages/s, ms of the server's CPU for each message, and the times of sends in ms."""
 
     rate: float
     cpu_ms: float
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
 
 
 @dataclass
@@ -95,10 +97,11 @@ class Client:
         index = servers.index(server)
         self._process.stdin.write(f"{what} {index} {parallel} {self._clients} {seconds}\n")
         self._process.stdin.flush()
-        count, took, failed = self._answer("").split()
+        count, took, failed, p50_us, p99_us = self._answer("").split()
         if int(failed):
             raise SystemExit(f"{server.kind}: {failed} calls failed, {count} did not")
-        return Figure(int(count) / float(took), (server.cpu_s - before) * 1000 / max(1, int(count)))
+        cpu_ms = (server.cpu_s - before) * 1000 / max(1, int(count))
+        return Figure(int(count) / float(took), cpu_ms, int(p50_us) / 1000, int(p99_us) / 1000)
 
     def _answer(self, begin: str) -> str:
         assert self._process.stdout is not None
@@ -114,7 +117,7 @@ class Client:
 
 def topic_of(kind: str) -> str:
     """Name of the topic of one server."""
-    return f"{kind}-{_SCENARIO}"
+    return f"{kind}-{SCENARIO}"
 
 
 def name_of(kind: str) -> str:
@@ -187,7 +190,7 @@ def measured(kinds: list[str], options: argparse.Namespace) -> list[Server]:
         folder = Path(name)
         broker = running.enter_context(Broker(folder / "broker"))
         for kind in kinds:
-            prepare(broker, name_of(kind), [_SCENARIO])
+            prepare(broker, name_of(kind), [SCENARIO])
         servers = [running.enter_context(started(kind, broker, folder / name_of(kind))) for kind in kinds]
         client = Client(servers, options.clients, folder / "client")
         running.callback(client.end)

@@ -20,27 +20,32 @@ MAX_WAITING: Final = 64
 
 
 class TelemetryStream:
-    """Stream to the client `client_id`; `write` writes one command, `close` ends the call."""
+    """Stream to the client `client_id`; `write` writes one command, `close` ends the call and is called once."""
 
-    __slots__ = ("_close", "_timeout_s", "_waiting", "_write", "_writing", "client_id")
+    __slots__ = ("_close", "_has_ended", "_timeout_s", "_waiting", "_write", "_writing", "client_id", "is_closed")
 
     def __init__(
         self,
         client_id: str,
         write: Callable[[wire.TelemetryCommand], Awaitable[None]],
-        close: Callable[[], None],
+        close: Callable[[], object],
         timeout_s: float,
     ) -> None:
         self.client_id = client_id
         self._write = write
         self._close = close
         self._timeout_s = timeout_s
-        self._waiting: deque[wire.TelemetryCommand] = deque()
+        # Empty ones have room for 64 commands, so an idle stream has none.
+        self._waiting: deque[wire.TelemetryCommand] | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._has_ended = False
+        self.is_closed = False
 
     def send(self, command: wire.TelemetryCommand, max_waiting: int = MAX_WAITING) -> bool:
         """Write `command` soon.  Return False, and end the stream, if too many wait."""
-        if len(self._waiting) >= max_waiting:
+        if self._waiting is None:
+            self._waiting = deque()
+        elif len(self._waiting) >= max_waiting:
             peer_lines.warning(
                 logger, self.client_id, "event=telemetry_unread client=%r waiting=%d", self.client_id,
                 len(self._waiting),
@@ -49,24 +54,27 @@ class TelemetryStream:
             return False
         self._waiting.append(command)
         if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write_all())
+            self._writing = asyncio.get_running_loop().create_task(self._write_all(self._waiting))
         return True
 
     def close(self) -> None:
         """End the stream."""
-        self._waiting.clear()
-        self._close()
+        if self._waiting is not None:
+            self._waiting.clear()
+        if not self.is_closed and not self._has_ended:
+            self.is_closed = True
+            self._close()
 
     def ended(self) -> None:
         """Stop writing, because the call has ended."""
-        self._waiting.clear()
+        self._has_ended = True
         if self._writing is not None:
             self._writing.cancel()
 
-    async def _write_all(self) -> None:
+    async def _write_all(self, waiting: deque[wire.TelemetryCommand]) -> None:
         try:
-            while self._waiting:
-                command = self._waiting.popleft()
+            while waiting:
+                command = waiting.popleft()
                 async with asyncio.timeout(self._timeout_s):
                     await self._write(command)
         except Exception as error:
@@ -76,4 +84,4 @@ class TelemetryStream:
             )
             self.close()
         finally:
-            self._writing = None
+            self._writing = self._waiting = None

@@ -180,17 +180,19 @@ class Dispatcher:
         except Refusal as refused:
             await context.write(wire.TelemetryCommand(status=status_of(refused)))
             return
-        ended = asyncio.Event()
-        stream = TelemetryStream(call.client_id, context.write, ended.set, self._limits.write_s)
-        reading = asyncio.ensure_future(self._read_telemetry(call, context, stream))
-        waiting = asyncio.ensure_future(ended.wait())
+        serving = asyncio.current_task()
+        assert serving is not None
+        # The task of the call alone: one more that waits for its end would cost an idle client 2 KiB.
+        stream = TelemetryStream(call.client_id, context.write, serving.cancel, self._limits.write_s)
         try:
-            await asyncio.wait([reading, waiting], return_when=asyncio.FIRST_COMPLETED)
-            if reading.done() and reading.exception() is not None:
-                await _abort_telemetry(context, reading.exception())
+            await self._read_telemetry(call, context, stream)
+        except asyncio.CancelledError:
+            # The client may have cancelled the call, too.
+            if not stream.is_closed or serving.uncancel():
+                raise
+        except Exception as error:
+            await _abort_telemetry(context, error)
         finally:
-            waiting.cancel()
-            reading.cancel()
             stream.ended()
             self._methods.telemetry_ended(call.client_id, stream)
 
@@ -225,9 +227,7 @@ async def _ended(context: Any) -> None:
     await ended.wait()
 
 
-async def _abort_telemetry(context: Any, error: BaseException | None) -> None:
-    if error is None or isinstance(error, asyncio.CancelledError):
-        return
+async def _abort_telemetry(context: Any, error: Exception) -> None:
     if isinstance(error, TimeoutError):
         await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no settings arrived on the telemetry stream")
     found = status_of(error)

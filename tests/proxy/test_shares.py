@@ -17,6 +17,7 @@ from sprocket.common.processes.child_process import ChildProcess, bound
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from tests.compat.ports import free_port
+from tests.proxy.http2_client import connect
 from tests.proxy.rig import (
     GrpcClient,
     Rig,
@@ -30,10 +31,11 @@ from tests.proxy.rig import (
 from tests.waiting import until
 
 _STREAMS = 3000
+_IDLE = 40
 # One connection has 1024 calls at a time.
 _OF_CONNECTION = 500
 # The measured size is a fraction of it; see docs/proxy.md.
-_LIMIT_KIB = 100
+_LIMIT_KIB = 50
 
 
 def test_ids_of_clients_are_bounded() -> None:
@@ -178,6 +180,20 @@ async def _streams(port: int, topic: str, channels: list[Any], count: int) -> li
             assert answer[1].status.code == wire.OK
             found.append(answer[0])
     return found
+
+
+async def test_idle_stream_has_no_task_beside_those_of_grpcio(rig: Rig, topic: str) -> None:
+    settings = wire.TelemetryCommand(settings=consumer_settings(topic, "group-tasks")).SerializeToString()
+    connection = await connect(rig.port)
+    before = len(asyncio.all_tasks())
+    for number in range(_IDLE):
+        connection.call("Telemetry", settings, f"idle-task-{number}", is_open=True)
+    await until(lambda: sum(one.stream is not None for one in rig.proxy.clients) == _IDLE)
+    # One serves the call, and one waits for its end.
+    await until(lambda: len(asyncio.all_tasks()) - before <= 2 * _IDLE)
+    assert sum(one.stream is not None for one in rig.proxy.clients) == _IDLE
+    connection.close()
+    await until(lambda: not any(one.stream is not None for one in rig.proxy.clients))
 
 
 async def test_stream_that_is_closed_by_thousands_is_forgotten(rig: Rig, topic: str) -> None:

@@ -6,6 +6,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
@@ -18,7 +20,8 @@ import org.apache.rocketmq.client.apis.producer.Producer;
 /**
  * Counts sends and receives of one process at several proxies.  Arguments: number of clients, each with a connection of
  * its own; then ENDPOINT TOPIC of each proxy.  Commands on stdin: {@code send PROXY OUTSTANDING CLIENTS SECONDS},
- * {@code receive PROXY THREADS CLIENTS SECONDS}; each is answered with {@code MESSAGES SECONDS FAILED}.
+ * {@code receive PROXY THREADS CLIENTS SECONDS}; each is answered with {@code MESSAGES SECONDS FAILED P50_US P99_US}, the
+ * last two of the times of sends, and 0 for receives.
  */
 public final class Bench {
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
@@ -66,21 +69,32 @@ public final class Bench {
             long begin = System.nanoTime();
             long end = begin + (long) (seconds * 1e9);
             var failed = new AtomicLong();
-            long done = words[0].equals("send") ? send(proxy, parallel, used, end, failed)
+            var took = new ConcurrentLinkedQueue<Long>();
+            long done = words[0].equals("send") ? send(proxy, parallel, used, end, failed, took)
                 : receive(proxy, parallel, used, end, failed);
-            System.out.printf("%d %.6f %d%n", done, (System.nanoTime() - begin) / 1e9, failed.get());
+            double secondsTaken = (System.nanoTime() - begin) / 1e9;
+            long[] sorted = took.stream().mapToLong(Long::longValue).sorted().toArray();
+            System.out.printf("%d %.6f %d %d %d%n", done, secondsTaken, failed.get(), part(sorted, 50), part(sorted, 99));
             System.out.flush();
         }
         Runtime.getRuntime().halt(0);
     }
 
-    private static long send(Proxy proxy, int outstanding, int clients, long end, AtomicLong failed) throws Exception {
+    /** The value below which {@code percent} of {@code sorted} lie, from ns to us; 0 if there is none. */
+    private static long part(long[] sorted, int percent) {
+        return sorted.length == 0 ? 0 : sorted[(sorted.length - 1) * percent / 100] / 1000;
+    }
+
+    private static long send(Proxy proxy, int outstanding, int clients, long end, AtomicLong failed, Queue<Long> took)
+        throws Exception {
         var slots = new Semaphore(outstanding);
         var done = new AtomicLong();
         for (int next = 0; System.nanoTime() < end; next = (next + 1) % clients) {
             slots.acquire();
             var message = PROVIDER.newMessageBuilder().setTopic(proxy.topic).setBody(BODY).build();
+            long begin = System.nanoTime();
             proxy.producers.get(next).sendAsync(message).whenComplete((receipt, error) -> {
+                took.add(System.nanoTime() - begin);
                 (error == null ? done : failed).incrementAndGet();
                 slots.release();
             });
