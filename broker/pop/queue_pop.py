@@ -12,7 +12,7 @@ from typing import Final
 from broker.core import BrokerCore
 from broker.longpolling.held_pulls import PullFilter
 from broker.pop.inflight import InflightMessages
-from broker.pop.logical_order import LogicalOrder
+from broker.pop.logical_pops import LogicalPops
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.pop_counters import PopCounters
@@ -52,10 +52,10 @@ class QueuePop:
         inflight: InflightMessages,
         buffer: MergeBuffer,
         counters: PopCounters,
-        logical_order: LogicalOrder,
+        logical: LogicalPops,
     ) -> None:
         self._config = core.config
-        self._logical_order = logical_order
+        self._logical = logical
         self._store = core.store
         self._consumer_offsets = core.offsets
         self._log = log
@@ -78,10 +78,12 @@ class QueuePop:
                 logger, logging.DEBUG, "", "event=pop_stopped topic=%s group=%s queue=%d", topic, group, queue_id
             )
             return
+        if self._logical.awaits_start(topic, group, queue_id, header.init_mode):
+            return
         offset = self._offsets.begin(topic, group, queue_id, header.init_mode)
         if popped.is_ordered:
             is_blocked = self._order_info.blocks(header.attempt_id, topic, group, queue_id, header.invisible_time)
-            if is_blocked or self._logical_order.blocks(topic, group, queue_id):
+            if is_blocked or self._logical.blocks(topic, group, queue_id):
                 # A blocked queue's further messages must wake no waiting pop.
                 return
             self._inflight.clear(topic, group, queue_id)

@@ -157,7 +157,8 @@ class OffsetActivity:
     async def _queue(self, asked: wire.MessageQueue) -> MessageQueue:
         """Return the queue that a request names.  Raises Refusal."""
         topic = topic_of(asked.topic)
-        await self._brokers.route(topic)
+        if (await self._brokers.route(topic)).leaders is not None:
+            raise Refusal(wire.UNSUPPORTED, f"topic {topic} is static: use ReceiveMessage, or a remoting client")
         if not await self._brokers.is_known(asked.broker.name, topic):
             raise Refusal(wire.BAD_REQUEST, f"cannot find broker {asked.broker.name}")
         return MessageQueue(topic, asked.broker.name, asked.id)

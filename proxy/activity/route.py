@@ -40,14 +40,17 @@ class RouteActivity:
         self._config = config
 
     async def query_route(self, call: Call, request: wire.QueryRouteRequest) -> wire.QueryRouteResponse:
-        """Return every queue of a topic, with the types of messages that it takes."""
+        """Return every queue of a topic, with the types of messages that it takes.
+
+        Those of a static topic are the physical queues that brokers have, of which each writes those that it leads.
+        """
         topic = topic_of(request.topic)
         route = await self._brokers.route(topic)
         accepted = _ACCEPTED.get(await self._metadata.message_type(topic), [wire.MESSAGE_TYPE_UNSPECIFIED])
         endpoints = self._endpoints(call, request.endpoints)
         response = wire.QueryRouteResponse(status=OK)
-        reads = Counter(queue.broker_name for queue in route.subscribe)
-        writes = Counter(queue.broker_name for queue in route.publish)
+        reads = Counter(queue.broker_name for queue in route.popped)
+        writes = Counter(route.broker_of(queue) for queue in route.publish)
         for broker_name, members in sorted(route.broker_addresses.items()):
             permissions = list(_permissions(reads[broker_name], writes[broker_name]))
             for broker_id in sorted(members):
@@ -71,8 +74,8 @@ class RouteActivity:
         group = await self._metadata.group(group_name)
         is_by_queue = group is not None and group.consume_message_orderly and lite_bind_topic(group.attributes) is None
         endpoints = self._endpoints(call, request.endpoints)
-        counts = Counter(queue.broker_name for queue in route.subscribe)
-        written = {queue.broker_name for queue in route.publish}
+        counts = Counter(queue.broker_name for queue in route.popped)
+        written = {route.broker_of(queue) for queue in route.publish}
         response = wire.QueryAssignmentResponse(status=OK)
         for broker_name, count in sorted(counts.items()):
             if MASTER_ID not in route.broker_addresses.get(broker_name, {}):

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.transaction_ids import TransactionId
@@ -19,6 +21,7 @@ from proxy.server.call import Call
 from proxy.status import OK, Refusal, status, status_of
 from proxy.validation import topic_of
 from sprocket.client.connection.topic_route import TopicRoute
+from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import AnswerUnreadable, ConnectFailed, refusal
 from sprocket.client.send.queue_choice import RoundRobin, by_consistent_hash
 from sprocket.client.send.send_request import SendRequest, batched
@@ -40,6 +43,9 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _MAX_MESSAGES: Final = 1024
 # The last offset of a batch must fit 63 bits.
 _OFFSET_LIMIT: Final = (1 << 63) - _MAX_MESSAGES
+# How often a send looks for the broker that leads a logical queue now, and how much longer it waits each time.
+_MAX_MOVES: Final = 5
+_MOVED_S: Final = 0.1
 _BATCHABLE: Final = frozenset({"NORMAL", "FIFO"})
 # Offset of the record in the log, in the last 8 bytes of the offset message id, as hexadecimal digits.
 _LOG_OFFSET_DIGITS: Final = 16
@@ -105,6 +111,7 @@ class SendActivity:
         route = await self._route(topic)
         key = messages[0].sharding_key
         failed: list[str] = []
+        moves = 0
         while True:
             queue = self._queue(route, key, failed)
             try:
@@ -113,21 +120,27 @@ class SendActivity:
                 # Nothing was sent.  A message group stays with its queue, and a lite topic with its broker.
                 self._brokers.instance.request_refresh(topic)
                 failed.append(queue.broker_name)
-                if key or len(failed) >= len({one.broker_name for one in route.publish}):
+                if key or len(failed) >= len({route.broker_of(one) for one in route.publish}):
                     raise
+                continue
+            if response.code == ResponseCode.NOT_LEADER_FOR_QUEUE and moves < _MAX_MOVES:
+                # Nothing was stored: the logical queue has moved, which name servers learn at once.
+                moves += 1
+                await pause(_MOVED_S * (moves - 1))
+                route = await self._brokers.instance.refresh_route(topic)
                 continue
             return _results(response, queue, messages)
 
     async def _route(self, topic: str) -> TopicRoute:
         route = self._brokers.instance.cached_route(topic)
-        return await self._brokers.route(topic) if route is None or route.leaders is not None else route
+        return await self._brokers.route(topic) if route is None else route
 
     def _queue(self, route: TopicRoute, key: str, failed: Sequence[str]) -> MessageQueue:
         if not route.publish:
             raise Refusal(wire.FORBIDDEN, "no writable queue")
-        if key:
-            return by_consistent_hash(route, key)
-        return self._round_robin.choose(route, None, failed)
+        queue = by_consistent_hash(route, key) if key else self._round_robin.choose(route, None, failed)
+        # A logical queue keeps its number; the request goes to the broker that leads it.
+        return queue if route.leaders is None else replace(queue, broker_name=route.broker_of(queue))
 
 
 def check_type(expected: str, found: "set[str]") -> None:

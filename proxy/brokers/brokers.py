@@ -65,17 +65,13 @@ class Brokers:
         self._sends = Pace()
 
     async def route(self, topic: str) -> TopicRoute:
-        """Return the route of `topic`.  Raises Refusal for a static topic: its queues cannot be popped."""
-        route = await self.instance.route(topic)
-        if route.leaders is not None:
-            remark = f"topic {topic} is static: the proxy serves no static topics, use a remoting client at the brokers"
-            raise Refusal(wire.UNSUPPORTED, remark)
-        return route
+        """Return the route of `topic`."""
+        return await self.instance.route(topic)
 
     async def readable(self, topic: str) -> list[str]:
         """Return the broker groups with a master and queues of `topic` to read, at least one."""
         route = await self.route(topic)
-        names = sorted({queue.broker_name for queue in route.subscribe})
+        names = sorted({queue.broker_name for queue in route.popped})
         found = [name for name in names if self.instance.master_address(name) is not None]
         if not found:
             raise Refusal(wire.FORBIDDEN, "no readable queue")

@@ -105,3 +105,22 @@ async def test_an_ordered_group_gets_the_messages_of_a_key_in_their_order_over_t
             taken = await take(consumer, 45)
         for key in KEYS:
             assert numbers(taken, key) == list(range(15))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_group_that_began_at_the_end_gets_all_of_a_queue_that_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordered: bool
+) -> None:
+    async with site(tmp_path, auto_create_subscription_group=True) as two:
+        tool = tool_of(two, tmp_path, monkeypatch)
+        await tool("updateStaticTopic", "-t", TOPIC, "-qn", "1", "-b", A)
+        consumer = SimpleConsumer(GROUP, [TOPIC], two.name_server, consume_from=ConsumeFrom.LAST, ordered=ordered)
+        async with Producer("PG", two.name_server) as producer, consumer:
+            assert await consumer.receive(4, invisible=60, wait_s=0.1) == []
+            await producer.send(Message(TOPIC, b"0"))
+            await tool("remappingStaticTopic", "-t", TOPIC, "-b", B)
+            for number in range(1, 10):
+                await producer.send(Message(TOPIC, b"%d" % number))
+            taken = await take(consumer, 10)
+        bodies = [int(message.body) for message in taken]
+        assert (bodies if ordered else sorted(bodies)) == list(range(10))

@@ -145,7 +145,7 @@ class NotificationService(Service):
         group = header.consumer_group
         if header.order and (
             self._pop.order_info.blocks(header.attempt_id, header.topic, group, queue_id, 0)
-            or self._pop.logical_order.blocks(header.topic, group, queue_id)
+            or self._pop.logical.blocks(header.topic, group, queue_id)
         ):
             return False
         begin = self._pop.offsets.current(topic, group, queue_id, FROM_FIRST)

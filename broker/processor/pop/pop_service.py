@@ -18,7 +18,7 @@ from broker.core import BrokerCore
 from broker.out.other_brokers import OtherBrokers
 from broker.periodic import Periodic
 from broker.pop.inflight import InflightMessages
-from broker.pop.logical_order import LogicalOrder
+from broker.pop.logical_pops import LogicalPops
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.order_info import ConsumerOrderInfo
 from broker.pop.order_locks import OrderLocks, QueueKey
@@ -72,8 +72,8 @@ class PopService(Service):
         self.buffer = MergeBuffer(core, self.log, self.offsets)
         self.planner = PopPlanner(core, self.log)
         brokers = OtherBrokers(core.client, core.config.broker.name_servers, core.clock)
-        self.logical_order = logical_order = LogicalOrder(core, brokers, self._freed)
-        queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters, logical_order)
+        self.logical = logical = LogicalPops(core, self.offsets, brokers, self._freed)
+        queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters, logical)
         self.draws = draws = PopDraws(core, self.log, self.offsets)
         end = PopEnd(core, queues, self.offsets, self.log)
         self.pops = PopProcessor(core, self.planner, queues, draws, end, self.log)
@@ -158,7 +158,7 @@ class PopService(Service):
     def stop(self) -> None:
         """Answer held pops, and write buffered ones to the log."""
         self._locks.close()
-        self.logical_order.close()
+        self.logical.close()
         self.held.close()
         self.buffer.close()
 
@@ -174,7 +174,7 @@ class PopService(Service):
     def reset(self, group: str, topic: str, queue_id: int) -> None:
         """Forget a group's messages in flight after a reset of its offset, so that they do not block the queue."""
         self.inflight.clear(topic, group, queue_id)
-        self.logical_order.forget(topic, group)
+        self.logical.forget(topic, group)
 
     def channel_closed(self, channel: RemotingChannel) -> None:
         """Drop the held pops of a closed connection."""
@@ -195,7 +195,7 @@ class PopService(Service):
 
     def _forget_gone(self) -> None:
         self.offsets.forget_gone(self._is_there)
-        self.logical_order.forget_gone(self._is_there)
+        self.logical.forget_gone(self._is_there)
         self.buffer.forget_gone(self._core.topics.__contains__)
         self.inflight.forget_gone(self._is_there, self._core.clock.wall_ms())
 
