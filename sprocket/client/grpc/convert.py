@@ -15,6 +15,7 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration, timestamp, timestamp_ms
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.namespaces import with_namespace
 
 _SQL: Final = "SQL92"
 
@@ -74,7 +75,7 @@ def outgoing(request: SendRequest, sharding_key: str | None, now_ms: int) -> wir
 def incoming(message: wire.Message, broker_name: str) -> ReceivedMessage:
     """Return a message that came from `broker_name`.  Raises BodyUnreadable for a damaged compressed body."""
     system = message.system_properties
-    topic = message.topic.name
+    topic = with_namespace(message.topic.resource_namespace, message.topic.name)
     table = dict(message.user_properties)
     table[names.UNIQ_KEY] = system.message_id
     if system.tag:

@@ -24,6 +24,17 @@ async def test_message_is_sent_received_and_acknowledged_once(rig: Rig, topic: s
         assert await consumer.receive(1, wait_s=0.1) == []
 
 
+async def test_message_of_a_namespace_is_acknowledged_under_its_whole_name(rig: Rig) -> None:
+    topic = await create_topic(rig.broker, name="shop|orders%Acked")
+    async with sprocket.connect(f"grpc://127.0.0.1:{rig.port}") as mq:
+        consumer = mq.simple_consumer("shop|orders%ackers", topic)
+        assert await consumer.receive(1, wait_s=0.1) == []
+        await mq.producer().send(Message(topic, b"one"))
+        (received,) = await consumer.receive(1, wait_s=10)
+        assert received.topic == topic
+        await received.ack()
+
+
 async def test_priorities_arrive_highest_first(rig: Rig) -> None:
     topic = await create_topic(rig.broker, "PRIORITY", 4)
     async with sprocket.connect(f"grpc://127.0.0.1:{rig.port}") as mq:
