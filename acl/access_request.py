@@ -8,6 +8,7 @@ import msgspec
 from acl.auth.model import Action as AuthAction
 from acl.auth.model import Resource, ResourceType
 from acl.remote_addresses import Parts
+from acl.tokens.verified_token import VerifiedToken
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codec.java_text import java_text
@@ -25,9 +26,15 @@ class FailedAttempt(RequestError):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """Proof that `account` signed a request."""
+    """Proof that `account` signed a request, or presented `token`."""
 
     account: str
+    token: VerifiedToken | None = None
+
+    @property
+    def access_key(self) -> str:
+        """What the requests of this account name."""
+        return self.account if self.token is None else self.token.text
 
 
 # Some namespace, whichever it is.

@@ -2,11 +2,14 @@
 
 A line always has the same keys in the same order.  Values that come from a peer are JSON strings::
 
-    event=access decision=deny code=17 name=UPDATE_AND_CREATE_TOPIC account="app" certificate="" peer="10.0.0.7:4711"
-    resources="Topic:orders=Create" reason="..."
+    event=access decision=deny code=17 name=UPDATE_AND_CREATE_TOPIC account="app" token="" certificate=""
+    peer="10.0.0.7:4711" resources="Topic:orders=Create" reason="..."
+
+`token` is the id (jti) of the token that named the account.  No token is ever written.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -14,6 +17,7 @@ import msgspec
 from acl.access_request import AccessRequest
 from acl.auth.requests import BODY_CODES, required
 from acl.gate_settings import GateSettings
+from acl.tokens.token_text import masked
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.codes import RequestCode
@@ -26,12 +30,22 @@ _MAX_CHARACTERS: Final = 256
 # A body is read for its resource names only up to this size: a refused caller must not choose the cost of a line.
 _MAX_READ_BYTES: Final = 4096
 _quoted = msgspec.json.Encoder().encode
+Shown = Callable[[str], tuple[str, str]]
+
+
+def without_tokens(access_key: str) -> tuple[str, str]:
+    """Return what may be shown of an access key where no token is known."""
+    return masked(access_key), ""
 
 
 class AuditLog:
-    """Writer of the decisions at one port.  It belongs to the event loop's thread."""
+    """Writer of the decisions at one port.  It belongs to the event loop's thread.
 
-    def __init__(self, settings: GateSettings, clock: Clock) -> None:
+    `shown` returns what a line may show of an access key: the account, and the id of its token.
+    """
+
+    def __init__(self, settings: GateSettings, clock: Clock, shown: Shown = without_tokens) -> None:
+        self._shown = shown
         self._max_lines = settings.audit_lines_per_second
         self._clock = clock
         self._second = 0
@@ -43,16 +57,18 @@ class AuditLog:
         """Log that a request is refused."""
         if self._has_room():
             audit.warning(
-                "event=access decision=deny code=%s name=%s account=%s certificate=%s peer=%s resources=%s reason=%s",
-                *_facts(asked, peer, reason),
+                "event=access decision=deny code=%s name=%s account=%s token=%s certificate=%s peer=%s resources=%s"
+                " reason=%s",
+                *_facts(asked, peer, reason, self._shown),
             )
 
     def allowed(self, asked: AccessRequest, peer: tuple[str, int]) -> None:
         """Log that a request is served."""
         if self._has_room():
             audit.info(
-                "event=access decision=allow code=%s name=%s account=%s certificate=%s peer=%s resources=%s reason=%s",
-                *_facts(asked, peer, ""),
+                "event=access decision=allow code=%s name=%s account=%s token=%s certificate=%s peer=%s resources=%s"
+                " reason=%s",
+                *_facts(asked, peer, "", self._shown),
             )
 
     def flush(self) -> None:
@@ -73,12 +89,14 @@ class AuditLog:
         return True
 
 
-def _facts(asked: AccessRequest, peer: tuple[str, int], reason: str) -> tuple[object, ...]:
+def _facts(asked: AccessRequest, peer: tuple[str, int], reason: str, shown: Shown) -> tuple[object, ...]:
     """Return the values of a line, in the order of its keys."""
+    account, token_id = shown(asked.access_key or "")
     return (
         asked.code,
         code_name(asked.code),
-        _shown(asked.access_key or ""),
+        _shown(account),
+        _shown(token_id),
         _shown(asked.certificate_name or ""),
         _shown(f"{peer[0]}:{peer[1]}"),
         _shown(_resources(asked)),

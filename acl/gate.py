@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from acl.access_request import AccessRequest, FailedAttempt, NameFilter, Verdict
-from acl.audit_log import AuditLog
+from acl.audit_log import AuditLog, without_tokens
 from acl.auth.model import Action as AuthAction
 from acl.auth.requests import FILTERED, of_message
 from acl.failed_attempts import FailedAttempts
@@ -34,9 +34,13 @@ logger = logging.getLogger(__name__)
 
 # Addresses whose parts are cached.
 _MAX_PEERS: Final = 4096
-# Attributes of a connection: the account that signed on it; what its last request without a needed signature names.
-_PROVEN: Final = "proven_account"
+# Attributes of a connection: the account of its last signed request, the whole verdict about it, and what its last
+# request without a needed signature names.
+PROVEN_ACCOUNT: Final = "proven_account"
+_PROVEN: Final = "proven"
 _UNSIGNED: Final = "unsigned"
+# Stands for a request that needed no signature.
+NOBODY: Final = Verdict("")
 _NO_KIND: Final = (Action.NONE, Resource.NONE)
 # Their resources are known only after the message is read: their handlers check again.
 RECHECKED: Final = frozenset(
@@ -60,12 +64,16 @@ class Policy(Protocol):
         """
         ...
 
-    def check_right(self, account: str, asked: AccessRequest, /) -> None:
-        """Raise RequestError unless `account`, which has proved itself before, may do what `asked` needs."""
+    def check_right(self, who: Verdict, asked: AccessRequest, /) -> None:
+        """Raise RequestError unless `who` has been proved before, and still may do what `asked` needs."""
         ...
 
-    def visible(self, account: str, asked: AccessRequest, /) -> NameFilter | None:
-        """Return which names an admitted list shows `account`; None: all."""
+    def shown(self, access_key: str, /) -> tuple[str, str]:
+        """Return what a log may show of an access key: the account, and the id of its token."""
+        ...
+
+    def visible(self, who: Verdict, asked: AccessRequest, /) -> NameFilter | None:
+        """Return which names an admitted list shows `who`; None: all."""
         ...
 
     @property
@@ -108,7 +116,7 @@ class Gate:
     ) -> None:
         self._revision = Revision()
         self._set_policies(tuple(policies))
-        self.audit = AuditLog(settings, clock)
+        self.audit = AuditLog(settings, clock, self._shown)
         self.refused = 0
         self.locked_out = 0
         # Codes whose handlers check the caller's proof, and its field: these come before any signature.
@@ -138,18 +146,20 @@ class Gate:
         """Return the routes of `table` behind this gate."""
         return table.behind(Doorway(self, table).admit)
 
-    def admitted(self, asked: AccessRequest, request: Request[Any]) -> str | None:
-        """Return the account that signed `asked`, empty if no signature was needed; None if a policy refuses it.
+    def _shown(self, access_key: str) -> tuple[str, str]:
+        return self._policies[-1].shown(access_key) if self._policies else without_tokens(access_key)
+
+    def admitted(self, asked: AccessRequest, request: Request[Any]) -> Verdict | None:
+        """Return who signed `asked`, `NOBODY` if no signature was needed; None if a policy refuses it.
 
         A refusal is answered, counted and logged.
         """
         channel: RemotingChannel = request.channel
-        account: str | None = None
         try:
             if self.self_checked.get(asked.code) in asked.fields:
                 self._check_failures(asked)
-                return ""
-            account = self.check(asked, channel)
+                return NOBODY
+            who = self.check(asked, channel)
         except RequestError as error:
             self._refuse(asked, request, error)
             return None
@@ -162,19 +172,19 @@ class Gate:
             return None
         if self.audit.writes_allowed:
             self.audit.allowed(asked, channel.peer)
-        return account or ""
+        return who or NOBODY
 
-    def check(self, asked: AccessRequest, channel: RemotingChannel) -> str | None:
-        """Return the account that signed `asked`, None if it needed no signature.  Raise RequestError if refused."""
+    def check(self, asked: AccessRequest, channel: RemotingChannel) -> Verdict | None:
+        """Return who signed `asked`, None if it needed no signature.  Raise RequestError if refused."""
         if not self._policies:
             reason = "no request is served before the accounts are read"
             raise RequestError(self._refused_code, reason, Reason.ACCESS_DENIED)
         attributes = channel.attributes
-        proven = attributes.get(_PROVEN)
+        proven: Verdict | None = attributes.get(_PROVEN)
         name = asked.fields.get(ACCESS_KEY)
-        if name is not None and name != proven:
+        if name is not None and (proven is None or name != proven.access_key):
             self._check_failures(asked)
-        account: str | None = None
+        who: Verdict | None = None
         for policy in self._policies:
             try:
                 verdict = policy.check(asked)
@@ -191,16 +201,16 @@ class Gate:
                     named = {} if name is None else {ACCESS_KEY: name}
                     attributes[_UNSIGNED] = AccessRequest(0, 0, asked.peer, named, b"", cluster=self.cluster)
                 continue
-            account = verdict.account
-            if proven != account:
-                attributes[_PROVEN] = account
+            who = verdict
+            if proven != who:
+                attributes[PROVEN_ACCOUNT], attributes[_PROVEN] = who.account, who
                 channel.proofs.clear()  # they are of the account that has signed last
-        return account
+        return who
 
     def give_pass(
-        self, channel: RemotingChannel, account: str, request: Request[Any], numbers: tuple[int, ...]
+        self, channel: RemotingChannel, who: Verdict, request: Request[Any], numbers: tuple[int, ...]
     ) -> None:
-        """Let further requests like `request`, which `account` signed, pass without the whole check.
+        """Let further requests like `request`, which `who` signed, pass without the whole check.
 
         `numbers` are those before its check.
         """
@@ -208,7 +218,7 @@ class Gate:
         if self.audit.writes_allowed or request.code in self.self_checked:
             return
         code = request.code
-        proof = channel.proof_of(code) or made(self._policies, self._revisions, numbers, account, code)
+        proof = channel.proof_of(code) or made(self._policies, self._revisions, numbers, who, code)
         if proof is not None:
             channel.proofs[code] = proof
             admit(proof, request)
@@ -223,8 +233,8 @@ class Gate:
 
     def allows(self, channel: RemotingChannel, topic: str, action: AuthAction) -> bool:
         """Return whether the account that signed on `channel` may do `action` on messages of `topic` sent to it."""
-        account = channel.attributes.get(_PROVEN)
-        if account is None:
+        who: Verdict | None = channel.attributes.get(_PROVEN)
+        if who is None:
             # Check each time: the white list may have changed since the request was admitted.
             unsigned = channel.attributes.get(_UNSIGNED)
             return unsigned is not None and self._is_white(unsigned)
@@ -232,14 +242,14 @@ class Gate:
         asked = AccessRequest(0, 0, self.parts(channel.peer[0]), {}, b"", cluster=self.cluster, found=needed)
         try:
             for policy in self._policies:
-                policy.check_right(account, asked)
+                policy.check_right(who, asked)
         except RequestError:
             return False
         return True
 
-    def visible(self, account: str, asked: AccessRequest) -> NameFilter | None:
-        """Return which names an admitted list shows `account`; None: all."""
-        filters = [policy.visible(account, asked) for policy in self._policies]
+    def visible(self, who: Verdict, asked: AccessRequest) -> NameFilter | None:
+        """Return which names an admitted list shows `who`; None: all."""
+        filters = [policy.visible(who, asked) for policy in self._policies]
         found = [shows for shows in filters if shows is not None]
         return (lambda name: all(shows(name) for shows in found)) if found else None
 
@@ -310,30 +320,30 @@ class Doorway:
             self._gate.cluster, channel.certificate_name,
         )  # fmt: skip
         numbers = self._gate.numbers()
-        account = self._gate.admitted(asked, request)
-        if account is None:
+        who = self._gate.admitted(asked, request)
+        if who is None:
             return None
         decoded = self._table.routed(request, fields)
-        if asked.code in RECHECKED or (account and asked.code in FILTERED):
-            request.access = Access(self._gate, asked, account)
-        elif account and decoded[0].header is not AllFields:  # a pass is for names in typed headers
-            self._gate.give_pass(channel, account, request, numbers)
+        if asked.code in RECHECKED or (who is not NOBODY and asked.code in FILTERED):
+            request.access = Access(self._gate, asked, who)
+        elif who is not NOBODY and decoded[0].header is not AllFields:  # a pass is for names in typed headers
+            self._gate.give_pass(channel, who, request, numbers)
         return decoded
 
 
 class Access:
-    """Second check for a handler, once it knows the request's resources; `account` is empty if none was needed."""
+    """Second check for a handler, once it knows the request's resources; `who` is `NOBODY` if no signature was needed."""
 
-    __slots__ = ("_account", "_asked", "_gate")
+    __slots__ = ("_asked", "_gate", "_who")
 
-    def __init__(self, gate: Gate, asked: AccessRequest, account: str) -> None:
+    def __init__(self, gate: Gate, asked: AccessRequest, who: Verdict) -> None:
         self._gate = gate
         self._asked = asked
-        self._account = account
+        self._who = who
 
     def visible(self) -> NameFilter | None:
         """Return which names a list shows the caller; None: all."""
-        return self._gate.visible(self._account, self._asked) if self._account else None
+        return None if self._who is NOBODY else self._gate.visible(self._who, self._asked)
 
     def require(self, channel: RemotingChannel, topic: str, action: AuthAction, group: str | None) -> None:
         """Raise RequestError unless the caller may also do `action` on messages of `topic`, as a member of `group`."""

@@ -3,13 +3,14 @@
 A pass is given after the whole check has admitted a send, pull, pop or acknowledgement: the connection keeps a `Proof`
 for the code.  It holds while nothing that the check depends on has changed: gate, policies, account, connection, code,
 and the names that permissions depend on.  Every request still proves its signature, over the exact bytes of its fields
-and its body.  A pass never refuses: a request that it does not cover takes the whole check.  With pure Python there are
-no passes.
+and its body, or presents the same token, which has not ended.  A pass never refuses: a request that it does not cover
+takes the whole check.  With pure Python there are no passes.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from acl.access_request import Verdict
 from sprocket.common.limits import MAX_GROUP_CHARS, MAX_TOPIC_CHARS
 from sprocket.common.revision import Revision
 from sprocket.engine.choice import native
@@ -79,17 +80,25 @@ def admit(proof: "Proof", request: Request[Any]) -> None:
 
 
 def made(
-    policies: tuple[Keys, ...], revisions: tuple[Revision, ...], numbers: tuple[int, ...], account: str, code: int
+    policies: tuple[Keys, ...], revisions: tuple[Revision, ...], numbers: tuple[int, ...], who: Verdict, code: int
 ) -> "Proof | None":
-    """Return what requests of `code` prove from now on, after the check has admitted one of `account`.
+    """Return what requests of `code` prove from now on, after the check has admitted one of `who`.
 
-    It holds while `revisions` have the `numbers` that they had before the check: users change in another thread.
+    It holds while `revisions` have the `numbers` that they had before the check: users change in another thread.  A
+    request with a token proves that it has the same token, until that ends.
     None with pure Python, for other codes, and if several policies decide.
     """
     if _engine is None or code not in NAMES_OF or len(policies) != 1:
         return None
-    secret_key = policies[0].secret_key(account)
+    proof: Proof
+    token = who.token
+    if token is not None:
+        # The loop's own thread ends tokens: this one has not ended since the check.
+        ends, now = (*revisions, token.revision), (*numbers, token.revision.number)
+        proof = _engine.Proof(_engine.SigningKey(token.text, "", True), MAX_NAMES, ends, now)
+        return proof
+    secret_key = policies[0].secret_key(who.account)
     if secret_key is None:
         return None
-    proof: Proof = _engine.Proof(_engine.SigningKey(account, secret_key), MAX_NAMES, revisions, numbers)
+    proof = _engine.Proof(_engine.SigningKey(who.account, secret_key), MAX_NAMES, revisions, numbers)
     return proof

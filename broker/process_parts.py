@@ -88,7 +88,7 @@ def build_process_parts(
     live, settings, clock = environment.config, tls or TlsSettings(), environment.clock
     config, store = live.broker, live.store
     users = Users(
-        config, store.store_path_root_dir / "config",
+        config, store.store_path_root_dir / "config", clock,
         lambda error: environment.notify(lambda: environment.fail(error)),
         is_slave=lambda: live.broker.broker_role is BrokerRole.SLAVE,
     )  # fmt: skip

@@ -146,6 +146,7 @@ class Controller:
             await self.export.stop()
             await self.consensus.close()
             await self._server.stop()
+            await self._stop_access()
             raise
         self._is_running = True
         self._tick()
@@ -164,9 +165,14 @@ class Controller:
         await self.export.stop()
         await self.failover.close()
         await self._server.stop()
+        await self._stop_access()
         await self.consensus.close()
         await self._client.close()
         logger.info("event=stopped")
+
+    async def _stop_access(self) -> None:
+        if self._owns_access:
+            await self.access.stop()
 
     def scan(self) -> None:
         """Remove brokers that were silent for too long, close their connections, and replace those that led."""

@@ -116,6 +116,7 @@ class NameServer:
             self.access.warn()
         except BaseException:
             await self._server.stop()
+            await self.access.stop()
             raise
         self._is_running = True
         self._scan_timer = asyncio.get_running_loop().call_later(_SCAN_DELAY_S, self._scan_and_repeat)
@@ -132,6 +133,7 @@ class NameServer:
         self._server.on_close.remove(self._channel_closed)
         await self.kv_config.stop()
         await self._server.stop()
+        await self.access.stop()
         for task in self._tasks:
             task.cancel()
         await self._client.close()

@@ -20,6 +20,7 @@ from acl.auth.requests import required
 from acl.auth.settings import AuthSettings
 from acl.gate import Gate
 from acl.gate_settings import GateSettings
+from acl.tokens.tokens import LOOK_S
 from proxy.access.gate import GrpcGate
 from proxy.access.users import SharedUsers
 from proxy.activity.ack import AckActivity
@@ -118,7 +119,7 @@ class Proxy:
         if auth.asks_for_users:
             if not config.auth_config_path:
                 raise ConfigError("authConfigPath: calls must be signed; give the folder of a broker's auth.json")
-            self._users = SharedUsers(auth, Path(config.auth_config_path))
+            self._users = SharedUsers(auth, Path(config.auth_config_path), clock)
         self._gate = self._make_grpc_gate(auth, gate)
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_due = Wakeup()
@@ -187,12 +188,13 @@ class Proxy:
     def _make_grpc_gate(self, auth: AuthSettings, settings: GateSettings) -> GrpcGate | None:
         if self._users is None:
             return None
-        return GrpcGate(auth, settings, self._users.tables, self._clock, self.config.rocketmq_cluster_name)
+        policy = AuthPolicy(auth, self._users.tables, required, self._users.tokens)
+        return GrpcGate(policy, settings, self._users.tables, self._clock, self.config.rocketmq_cluster_name)
 
     def _make_remoting_gate(self, auth: AuthSettings, settings: GateSettings) -> Gate | None:
         if self._users is None:
             return None
-        policy = AuthPolicy(auth, self._users.tables, required)
+        policy = AuthPolicy(auth, self._users.tables, required, self._users.tokens)
         return Gate((policy,), settings, self._clock, cluster=self.config.rocketmq_cluster_name)
 
     def _make_remoting(self, gate: Gate | None) -> RemotingPorts:
@@ -250,6 +252,7 @@ class Proxy:
         """Open the ports, and serve as soon as there are brokers.  Raises ConfigError if a port cannot be opened."""
         if self._users is not None:
             self._users.load()
+            self._spawn(self._look_at_users(self._users))
         await self.export.bind()
         await self._instance.open()
         descriptors, is_shared = DescriptorReserve(), self._shared is not None
@@ -361,8 +364,11 @@ class Proxy:
             self.consumers.expire()
             self.remoting_producers.expire()
             self.remoting.look()
-            if self._users is not None:
-                self._users.look()
+
+    async def _look_at_users(self, users: SharedUsers) -> None:
+        while True:
+            await pause(LOOK_S)
+            users.look()
 
     async def _renew(self) -> None:
         while True:

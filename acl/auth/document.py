@@ -10,6 +10,7 @@ from acl.auth.infos import acl_info, acl_of, user_status_of, user_type_of
 from acl.auth.model import User, UserStatus, UserType
 from acl.auth.secrets import Seal
 from acl.auth.tables import AuthContent
+from acl.tokens.revocations import Revocation, Revocations
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.auth import AclInfo, UserInfo
 
@@ -26,11 +27,21 @@ class _UserRecord(msgspec.Struct, rename="camel", omit_defaults=True):
     password: str | None = None
 
 
+class _RevokedRecord(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A revoked token, or all tokens of a user; times are s since the epoch."""
+
+    token_id: str | None = None
+    user: str | None = None
+    before: float = 0.0
+    until: float | None = None
+
+
 class AuthDocument(msgspec.Struct, rename="camel"):
-    """Users by name, acls by subject."""
+    """Users by name, acls by subject, and revoked tokens, if there are any."""
 
     users: list[_UserRecord] = []
     acls: list[AclInfo] = []
+    revoked_tokens: list[_RevokedRecord] | msgspec.UnsetType = msgspec.UNSET
 
     def has_clear_passwords(self) -> bool:
         """Return whether it contains a readable password."""
@@ -47,7 +58,12 @@ def document_of(content: AuthContent, seal: Seal | None) -> AuthDocument:
         )
         for _, user in sorted(content.users.items())
     ]  # fmt: skip
-    return AuthDocument(users, [acl_info(acl) for _, acl in sorted(content.acls.items())])
+    revoked = [
+        _RevokedRecord(one.token_id, one.user, one.before_s, one.until_s)
+        for _, one in sorted(content.revocations.entries.items())
+    ]  # fmt: skip
+    acls = [acl_info(acl) for _, acl in sorted(content.acls.items())]
+    return AuthDocument(users, acls, revoked or msgspec.UNSET)
 
 
 def content_of(document: AuthDocument, seal: Seal | None) -> AuthContent:
@@ -57,7 +73,13 @@ def content_of(document: AuthDocument, seal: Seal | None) -> AuthContent:
         acls = [acl_of(info) for info in document.acls]
     except AuthRefused as error:
         raise ProtocolError("auth_document", error.remark) from None
-    return AuthContent({user.username: user for user in users}, {acl.subject.key: acl for acl in acls})
+    listed = [] if document.revoked_tokens is msgspec.UNSET else document.revoked_tokens
+    revoked = [Revocation(one.token_id, one.user, one.before, one.until) for one in listed]
+    return AuthContent(
+        {user.username: user for user in users},
+        {acl.subject.key: acl for acl in acls},
+        Revocations({one.key: one for one in revoked}),
+    )
 
 
 def _user(record: _UserRecord, seal: Seal | None) -> User:

@@ -35,9 +35,10 @@ class UserStatus(Enum):
 
 
 class SubjectType(Enum):
-    """Kinds of subjects of policies."""
+    """Kinds of subjects of policies.  Roles, which tokens have, are Sprocket's own."""
 
     USER = "User"
+    ROLE = "Role"
 
 
 class PolicyType(Enum):
@@ -282,6 +283,15 @@ class Acl:
             old = by_type.get(one.policy_type, Policy(one.policy_type, ()))
             by_type[one.policy_type] = old.updated(one.entries)
         return replace(self, policies=tuple(by_type.values()))
+
+    def joined(self, others: Sequence["Acl"]) -> "Acl":
+        """Return a copy with all entries of `others`: about one resource there may be several."""
+        policies = [policy for one in (self, *others) for policy in one.policies]
+        kinds = [
+            Policy(kind, tuple(entry for one in policies if one.policy_type is kind for entry in one.entries))
+            for kind in PolicyType
+        ]
+        return replace(self, policies=tuple(policy for policy in kinds if policy.entries))
 
     def without(self, policy_type: PolicyType, resource: Resource) -> "Acl":
         """Return a copy without the entry for `resource` in the policy of a type; an empty policy is removed."""

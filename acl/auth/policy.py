@@ -10,19 +10,38 @@ import hmac
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from acl.access_request import ANY_NAMESPACE, AccessRequest, FailedAttempt, NameFilter, Needed, Verdict
+from acl.audit_log import without_tokens
 from acl.auth.addresses import address_text
 from acl.auth.errors import AuthRefused
 from acl.auth.evaluation import AclIndex
-from acl.auth.model import Action, Decision, Resource, ResourceType, User, UserStatus, UserType
+from acl.auth.model import (
+    Action,
+    Decision,
+    Resource,
+    ResourceType,
+    Subject,
+    SubjectType,
+    User,
+    UserStatus,
+    UserType,
+)
 from acl.auth.settings import AuthSettings
 from acl.auth.tables import AuthTables
 from acl.grants import Grants, grant
 from acl.remote_addresses import Parts
+from acl.tokens.token_text import is_token
+from acl.tokens.tokens import Tokens
+from acl.tokens.verified_token import VerifiedToken
+from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import ACCESS_KEY, SIGNATURE, signature
 from sprocket.remoting.message.namespaces import namespace_of
 
+_NO_TOKENS: Final = "tokens are not accepted here: set tokenPublicKey, tokenSecretKey or openIDAllowedTokenIssuers"
+_MAX_INDEXES: Final = 8192
 # Checked for an unknown user, so that the response takes as long.
 _NO_KEY: Final = "no user has this password"
 _NOBODY: Final = "Authorization failed. Please verify your access rights and try again."
@@ -59,14 +78,37 @@ class _InNamespaces:
         return known
 
 
+class Caller(msgspec.Struct, frozen=True):
+    """Who has proved itself: a user, and the token that names it, if a token does."""
+
+    user: User
+    token: VerifiedToken | None = None
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles whose policies count beside the user's own."""
+        return () if self.token is None else self.token.roles
+
+    @property
+    def key(self) -> str:
+        """Name of the policies that count; no user and no role has a zero character in its name."""
+        return "\0".join((self.user.username, *self.roles)) if self.roles else self.user.username
+
+
 class AuthPolicy:
     """Decisions of `settings` with the users and acls of `tables`; `required` returns what a request needs.
+
+    `tokens` are None if no token is accepted.
 
     The constructor raises ConfigError for invalid settings.
     """
 
-    def __init__(self, settings: AuthSettings, tables: AuthTables, required: Required) -> None:
+    def __init__(
+        self, settings: AuthSettings, tables: AuthTables, required: Required, tokens: Tokens | None = None
+    ) -> None:
         self._tables = tables
+        self._tokens = tokens
+        self._tokens_make_super = settings.token_super_user_enabled
         self.revision = tables.revision
         self._required = required
         self._authorizes = settings.authorization_enabled
@@ -81,30 +123,50 @@ class AuthPolicy:
     def check(self, asked: AccessRequest) -> Verdict | None:
         """Return who signed the request.  Raises AuthRefused, or FailedAttempt for a wrong signature."""
         code = asked.code
-        user = self._proved(asked) if code not in self._unsigned_codes else self._proved_if_signed(asked)
+        caller = self._proved(asked) if code not in self._unsigned_codes else self._proved_if_signed(asked)
         if self._authorizes and code not in self._free_codes:
-            self._authorize(user, asked)
-        return None if user is None else Verdict(user.username)
+            self._authorize(caller, asked)
+        return None if caller is None else Verdict(caller.user.username, caller.token)
 
-    def check_right(self, name: str, asked: AccessRequest) -> None:
-        """Raise AuthRefused unless the user, who has signed before, may do what `asked` needs."""
-        user = self._tables.user(name)
-        if user is None or user.user_status is UserStatus.DISABLE:
-            raise AuthRefused(f"User:{name} is not found, or disabled.")
+    def check_right(self, who: Verdict, asked: AccessRequest) -> None:
+        """Raise AuthRefused unless `who`, proved before, still may do what `asked` needs."""
+        caller = self._still(who)
         if self._authorizes:
-            self._authorize(user, asked)
+            self._authorize(caller, asked)
 
-    def visible(self, name: str, asked: AccessRequest) -> NameFilter | None:
-        """Return which names of topics, groups and users an admitted list shows the user; None: all."""
-        user = self._tables.user(name)
-        if user is None:
+    def _still(self, who: Verdict) -> Caller:
+        """Return `who` as it is now.  Raises AuthRefused if its user or its token has ended."""
+        if who.token is not None and self._tokens is not None:
+            self._tokens.demand(who.token)
+            return self._bearer(who.token)
+        user = self._tables.user(who.account)
+        if user is None or user.user_status is UserStatus.DISABLE:
+            raise AuthRefused(f"User:{who.account} is not found, or disabled.")
+        return Caller(user)
+
+    def verify(self, token: str) -> Verdict:
+        """Return who presents a token.  Raises AuthRefused, or FailedAttempt if nobody trusted has signed it."""
+        if self._tokens is None:
+            raise _NotProved(_NO_TOKENS)
+        caller = self._bearer(self._tokens.verify(token))
+        return Verdict(caller.user.username, caller.token)
+
+    def shown(self, access_key: str) -> tuple[str, str]:
+        """Return what a log may show of an access key: the user, and the id of its token."""
+        return without_tokens(access_key) if self._tokens is None else self._tokens.shown(access_key)
+
+    def visible(self, who: Verdict, asked: AccessRequest) -> NameFilter | None:
+        """Return which names of topics, groups and users an admitted list shows `who`; None: all."""
+        try:
+            caller = self._still(who)
+        except AuthRefused:
             return _nothing
-        if not self._authorizes or user.is_super:
+        if not self._authorizes or caller.user.is_super:
             return None
         for needed in self._required(asked):
             is_partial = needed.instead == ANY_NAMESPACE
-            if is_partial and self._decide(user, needed.resource, needed.actions, asked.peer) is not Decision.ALLOW:
-                return _InNamespaces(self._acl(user), needed.actions, asked.peer).shows
+            if is_partial and self._decide(caller, needed.resource, needed.actions, asked.peer) is not Decision.ALLOW:
+                return _InNamespaces(self._acl(caller), needed.actions, asked.peer).shows
         return None
 
     def secret_key(self, account: str) -> str | None:
@@ -114,13 +176,19 @@ class AuthPolicy:
 
     def is_signed_by_super(self, code: int, name: str | None) -> bool:
         """Return whether an admitted request with this code and user name comes from a super user."""
-        user = None if name is None or code in self._unsigned_codes else self._tables.user(name)
-        return user is not None and user.is_super
+        if name is None or code in self._unsigned_codes:
+            return False
+        try:
+            user = self.verify(name).account if is_token(name) else name
+        except RequestError:
+            return False
+        known = self._tables.user(user)
+        return known is not None and known.is_super
 
     # Identity
 
-    def _proved_if_signed(self, asked: AccessRequest) -> User | None:
-        if not asked.signature and not self._certified(asked):
+    def _proved_if_signed(self, asked: AccessRequest) -> Caller | None:
+        if not asked.signature and not self._certified(asked) and not is_token(asked.access_key):
             return None
         try:
             return self._proved(asked)
@@ -131,13 +199,17 @@ class AuthPolicy:
         """Return whether the connection's certificate names the user."""
         return self._certificate_as_user and asked.certificate_name is not None and not asked.access_key
 
-    def _proved(self, asked: AccessRequest) -> User:
+    def _proved(self, asked: AccessRequest) -> Caller:
         fields = asked.fields
         name = fields.get(ACCESS_KEY)
         if not name:
             if self._certified(asked) and asked.certificate_name is not None:
-                return self._enabled(asked.certificate_name, self._tables.user(asked.certificate_name))
+                return Caller(self._enabled(asked.certificate_name, self._tables.user(asked.certificate_name)))
             raise AuthRefused("username cannot be null.")
+        if is_token(name):
+            if self._tokens is None:
+                raise _NotProved(_NO_TOKENS)
+            return self._bearer(self._tokens.verify(name))
         user = self._tables.user(name)
         expected = signature(_NO_KEY if user is None else user.password, fields, asked.body, asked.version)
         given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
@@ -145,7 +217,20 @@ class AuthPolicy:
         user = self._enabled(name, user)
         if not is_signed:
             raise _NotProved("check signature failed.")
-        return user
+        return Caller(user)
+
+    def _bearer(self, token: VerifiedToken) -> Caller:
+        """Return who presents a token: a user that exists, or a name with a role that has policies."""
+        user = self._tables.user(token.user)
+        if user is None:
+            if not any(self._tables.has_acl(Subject(role, SubjectType.ROLE)) for role in token.roles):
+                raise AuthRefused(f"User:{token.user} is not found, and no role of its token has an acl.")
+            return Caller(User(token.user, ""), token)
+        if user.user_status is UserStatus.DISABLE:
+            raise AuthRefused(f"User:{token.user} is disabled.")
+        if user.is_super and not self._tokens_make_super:
+            raise AuthRefused(f"User:{token.user} is a super user, and needs its password (tokenSuperUserEnabled).")
+        return Caller(user, token)
 
     def _enabled(self, name: str, user: User | None) -> User:
         if user is None:
@@ -156,49 +241,51 @@ class AuthPolicy:
 
     # Permission
 
-    def _authorize(self, user: User | None, asked: AccessRequest) -> None:
+    def _authorize(self, caller: Caller | None, asked: AccessRequest) -> None:
         if self._changes != self.revision.number:
             self._changes = self.revision.number
             self._acls.clear()
             self._grants.forget()
-        if user is None:
+        if caller is None:
             if self._required(asked):
                 raise AuthRefused(_NOBODY)
             return
-        if user.user_type is UserType.SUPER:
+        if caller.user.user_type is UserType.SUPER:
             return
-        wanted = grant(user.username, asked)
+        wanted = grant(caller.key, asked)
         if wanted in self._grants:
             return
-        self._demand(user, asked)
+        self._demand(caller, asked)
         self._grants.remember(wanted)
 
-    def _demand(self, user: User, asked: AccessRequest) -> None:
+    def _demand(self, caller: Caller, asked: AccessRequest) -> None:
         for needed in self._required(asked):
-            decision = self._decide(user, needed.resource, needed.actions, asked.peer)
-            if decision is not Decision.ALLOW and not self._is_enough(user, needed, asked.peer):
+            decision = self._decide(caller, needed.resource, needed.actions, asked.peer)
+            if decision is not Decision.ALLOW and not self._is_enough(caller, needed, asked.peer):
                 why = "no matched policies." if decision is None else "the decision is deny."
                 raise AuthRefused(
-                    f"{user.subject.key} has no permission to access {needed.name} "
+                    f"{caller.user.subject.key} has no permission to access {needed.name} "
                     f"from {address_text(asked.peer)}, {why}"
                 )
 
-    def _is_enough(self, user: User, needed: Needed, source: Parts | None) -> bool:
-        """Return whether the user has the other right of `needed`."""
+    def _is_enough(self, caller: Caller, needed: Needed, source: Parts | None) -> bool:
+        """Return whether the caller has the other right of `needed`."""
         if needed.instead is None:
             return False
         if needed.instead == ANY_NAMESPACE:
-            return self._acl(user).allows_in_a_namespace(needed.actions, source)
-        return self._decide(user, needed.instead, needed.actions, source) is Decision.ALLOW
+            return self._acl(caller).allows_in_a_namespace(needed.actions, source)
+        return self._decide(caller, needed.instead, needed.actions, source) is Decision.ALLOW
 
     def _decide(
-        self, user: User, resource: Resource, actions: Sequence[Action], source: Parts | None
+        self, caller: Caller, resource: Resource, actions: Sequence[Action], source: Parts | None
     ) -> Decision | None:
-        entry = self._acl(user).deciding_entry(resource, actions, source)
+        entry = self._acl(caller).deciding_entry(resource, actions, source)
         return None if entry is None else entry.decision
 
-    def _acl(self, user: User) -> AclIndex:
-        acl = self._acls.get(user.username)
+    def _acl(self, caller: Caller) -> AclIndex:
+        acl = self._acls.get(caller.key)
         if acl is None:
-            acl = self._acls[user.username] = AclIndex(self._tables.acl_of_user(user))
+            if len(self._acls) >= _MAX_INDEXES:  # issuers choose the names of users that have only roles
+                self._acls.clear()
+            acl = self._acls[caller.key] = AclIndex(self._tables.acl_of(caller.user, caller.roles))
         return acl

@@ -4,6 +4,7 @@ Sprocket adds this: RocketMQ's name servers and controllers admit everybody.  Br
 innerClientAuthenticationCredentials.  Clients and tools sign as they sign their other requests.
 """
 
+import asyncio
 from pathlib import Path
 
 from acl.auth.admin import AuthAdminProcessor
@@ -16,6 +17,7 @@ from acl.auth.tables import AuthTables
 from acl.gate import Gate
 from acl.gate_settings import GateSettings
 from acl.peer_identity import SELF_CHECKED
+from acl.tokens.tokens import LOOK_S, Tokens, tokens_of
 from acl.weak_settings import Exposure, warn_of
 from sprocket.common.clock import Clock
 from sprocket.remoting.credentials import Credentials
@@ -45,7 +47,12 @@ class AccessControl:
         self._files = AuthFiles(folder, key_file, in_clear=auth.auth_secrets_in_clear)
         self.tables = AuthTables(self._files.save)
         # None if no user is required.
-        self.policy = AuthPolicy(auth, self.tables, required) if auth.asks_for_users else None
+        self.policy: AuthPolicy | None = None
+        self._tokens: Tokens | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        if auth.asks_for_users:
+            self._tokens = tokens_of(auth, clock, lambda: self.tables.revocations)
+            self.policy = AuthPolicy(auth, self.tables, required, self._tokens)
         # Signs the notices to brokers about their group, and proves a controller's identity to them.
         self.credentials: Credentials | None = auth.inner_credentials()
         self.gate = Gate(() if self.policy is None else (self.policy,), gate, clock, self_checked=SELF_CHECKED)
@@ -63,6 +70,20 @@ class AccessControl:
         """Read the users, and add those that the configuration names.  Raises StoreError or ConfigError."""
         if self.policy is not None:
             fill(self.tables, self._files, self._auth, "")
+        self._look()
+
+    def _look(self) -> None:
+        """Look at tokens, and do so again and again."""
+        if self._tokens is not None:
+            self._tokens.look()
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    async def stop(self) -> None:
+        """End what `load` began."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._tokens is not None:
+            await self._tokens.close()
 
     def warn(self) -> None:
         """Log what the settings leave open."""

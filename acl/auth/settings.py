@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from acl.auth.model import User, UserType
+from acl.tokens.settings import TokenSettings
 from sprocket.common.config.setting_fields import bool_setting, text_setting
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.credentials import Credentials
@@ -31,7 +32,7 @@ def _secret_setting(key: str, doc: str) -> str:
 
 
 @dataclass(frozen=True)
-class AuthSettings:
+class AuthSettings(TokenSettings):
     """Part of a server's configuration that is about ACL 2.0."""
 
     authentication_enabled: bool = bool_setting(
@@ -152,6 +153,7 @@ class AuthSettings:
         _check_class("authorizationProvider", self.authorization_provider)
         _check_class("authorizationMetadataProvider", self.authorization_metadata_provider)
         _check_class("authorizationStrategy", self.authorization_strategy)
+        self.check_tokens()
         self.first_users()
         self.codes_without_signature()
         self.codes_without_permission()

@@ -5,12 +5,13 @@ Source: RocketMQ 5.3.3, `AuthenticationMetadataManagerImpl`, `AuthorizationMetad
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from acl.auth.errors import AuthRefused
 from acl.auth.model import Acl, PolicyType, Resource, Subject, SubjectType, User, UserStatus, UserType
+from acl.tokens.revocations import Revocation, Revocations
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.revision import Revision
 
@@ -19,10 +20,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AuthContent:
-    """All users by name, and all acls by the keys of their subjects."""
+    """All users by name, all acls by the keys of their subjects, and the revoked tokens."""
 
     users: Mapping[str, User] = field(default_factory=lambda: MappingProxyType({}))
     acls: Mapping[str, Acl] = field(default_factory=lambda: MappingProxyType({}))
+    revocations: Revocations = field(default_factory=Revocations)
 
 
 Save = Callable[[AuthContent], None]
@@ -115,7 +117,7 @@ class AuthTables:
         is_known = users.pop(name, None) is not None
         if acls.pop(Subject(name).key, None) is None and not is_known:
             return
-        self._change(AuthContent(users, acls))
+        self._change(replace(self._content, users=users, acls=acls))
         peer_lines.info(logger, "", "event=user_deleted name=%r", name)
 
     # Acls
@@ -125,9 +127,31 @@ class AuthTables:
         self._demand(subject, "The subject is not exist.")
         return self._content.acls.get(subject.key)
 
-    def acl_of_user(self, user: User) -> Acl:
-        """Return the acl of a user; empty without one."""
-        return self._content.acls.get(user.subject.key) or Acl(user.subject, ())
+    def acl_of(self, user: User, roles: Iterable[str] = ()) -> Acl:
+        """Return all policies that count for a user with `roles`, as one acl; empty without any."""
+        subjects = [user.subject, *(Subject(role, SubjectType.ROLE) for role in roles)]
+        found = [acl for subject in subjects if (acl := self._content.acls.get(subject.key)) is not None]
+        return Acl(user.subject, ()).joined(found)
+
+    def has_acl(self, subject: Subject) -> bool:
+        """Return whether a subject has an acl."""
+        return subject.key in self._content.acls
+
+    # Tokens
+
+    @property
+    def revocations(self) -> Revocations:
+        """The revoked tokens."""
+        return self._content.revocations
+
+    def revoke(self, one: Revocation, now_s: float) -> None:
+        """Revoke tokens.  Raises AuthRefused if too many are revoked."""
+        try:
+            revocations = self._content.revocations.with_entry(one, now_s)
+        except ValueError as error:
+            raise AuthRefused(str(error)) from None
+        self._change(replace(self._content, revocations=revocations))
+        peer_lines.info(logger, "", "event=token_revoked key=%r", one.key)
 
     def list_acls(self, subject_part: str | None = None, resource_part: str | None = None) -> list[Acl]:
         """Return the acls whose subject contains `subject_part`, with entries whose resource contains the other."""

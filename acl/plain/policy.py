@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from acl.access_request import AccessRequest, FailedAttempt, NameFilter, Verdict
+from acl.audit_log import without_tokens
 from acl.grants import Grants, grant
 from acl.plain.accounts import Account, AccountFile
 from acl.plain.permission import Permission
 from acl.plain.requests import needs
 from acl.remote_addresses import RemoteAddresses
+from acl.tokens.token_text import masked
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.common.revision import Revision
@@ -97,7 +99,7 @@ class PlainPolicy:
         given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
         is_signed = hmac.compare_digest(expected.encode(), given)
         if account is None:
-            raise NotProved(f"No acl config for {access_key}")
+            raise NotProved(f"No acl config for {masked(access_key)}")
         if not is_signed:
             raise NotProved(f"Check signature failed for accessKey={access_key}")
         if not account.is_admin:
@@ -107,15 +109,19 @@ class PlainPolicy:
                 self._grants.remember(wanted)
         return Verdict(access_key)
 
-    def visible(self, access_key: str, request: AccessRequest) -> NameFilter | None:
+    def visible(self, who: Verdict, request: AccessRequest) -> NameFilter | None:
         """Return None: an account that may list sees all names."""
         return None
 
-    def check_right(self, access_key: str, request: AccessRequest) -> None:
+    def shown(self, access_key: str) -> tuple[str, str]:
+        """Return what a log may show of an access key."""
+        return without_tokens(access_key)
+
+    def check_right(self, who: Verdict, request: AccessRequest) -> None:
         """Raise AccessDenied unless the account, which has signed before, may do what `request` needs."""
-        account = self._accounts.get(access_key)
+        account = self._accounts.get(who.account)
         if account is None:
-            raise AccessDenied(f"No acl config for {access_key}")
+            raise AccessDenied(f"No acl config for {who.account}")
         if not account.is_admin:
             _check_permissions(account, request)
 

@@ -20,10 +20,12 @@ from acl.auth.requests import required
 from acl.auth.secrets import derived_key
 from acl.auth.start import accounts_of_v1, fill
 from acl.auth.tables import AuthContent, AuthTables
+from acl.tokens.tokens import LOOK_S, Tokens, tokens_of
 from broker.config.broker_config import BrokerConfig
 from broker.periodic import Periodic
 from broker.replicated_table import ReplicatedTable
 from broker.service import Service
+from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, ProtocolError, StoreError
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.routes import Route
@@ -41,7 +43,13 @@ class Users(Service):
     """
 
     def __init__(
-        self, config: BrokerConfig, folder: Path, failed: Callable[[DiskFailed], None], *, is_slave: Callable[[], bool]
+        self,
+        config: BrokerConfig,
+        folder: Path,
+        clock: Clock,
+        failed: Callable[[DiskFailed], None],
+        *,
+        is_slave: Callable[[], bool],
     ) -> None:
         self._config = config
         self._failed = failed
@@ -49,7 +57,11 @@ class Users(Service):
         self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
         self.tables = AuthTables(self._save, is_copy=is_slave)
         # None if no request needs a user.
-        self.policy = AuthPolicy(config, self.tables, required) if config.asks_for_users else None
+        self.policy: AuthPolicy | None = None
+        self.tokens: Tokens | None = None
+        if config.asks_for_users:
+            self.tokens = tokens_of(config, clock, lambda: self.tables.revocations)
+            self.policy = AuthPolicy(config, self.tables, required, self.tokens)
         # With these the broker signs its own requests.
         self.credentials: Credentials | None = config.inner_credentials()
         self._unsaved: AuthContent | None = None
@@ -84,8 +96,9 @@ class Users(Service):
             raise
 
     def periodic(self) -> list[Periodic]:
-        """Return the periodic save of replicated users."""
-        return [Periodic("auth_tables", _SAVE_S, self._save_received)] if self.is_kept else []
+        """Return the periodic save of replicated users, and the look at tokens."""
+        saves = [Periodic("auth_tables", _SAVE_S, self._save_received)] if self.is_kept else []
+        return saves if self.tokens is None else [*saves, Periodic("tokens", LOOK_S, self.tokens.look)]
 
     async def _save_received(self) -> None:
         content, self._unsaved = self._unsaved, None

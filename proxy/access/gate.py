@@ -3,6 +3,7 @@
 Users and policies are those of ACL 2.0, in the file of a broker; the policy is the same as on the remoting port.
 The signature of a call is HMAC-SHA1 over its date and time, in hexadecimal (``MQv2-HMAC-SHA1``).  As in RocketMQ, a
 signature holds for any call of its second or later: use TLS, so that nobody can read it.
+A token comes as ``authorization: Bearer ...``, or where a signed call names its user, as RocketMQ's clients send it.
 Source: RocketMQ 5.3.3, `DefaultAuthenticationContextBuilder`, `AuthenticationPipeline`, `AuthorizationPipeline`.
 """
 
@@ -10,18 +11,18 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Final
 
-from acl.access_request import AccessRequest
+from acl.access_request import AccessRequest, FailedAttempt, Verdict
 from acl.audit_log import AuditLog
 from acl.auth.model import UserStatus
 from acl.auth.policy import AuthPolicy
-from acl.auth.requests import required
-from acl.auth.settings import AuthSettings
 from acl.auth.tables import AuthTables
 from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
 from acl.remote_addresses import parts_of
+from acl.tokens.token_text import is_token
 from proxy.access.needs import needs
 from proxy.server.call import Call
 from proxy.status import Refusal
@@ -29,6 +30,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.metadata import AUTHORIZATION, DATE_TIME
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import ACCESS_KEY
 
 logger = logging.getLogger(__name__)
@@ -38,36 +40,41 @@ _NO_KEY: Final = "no user has this password"
 _MAX_PROVEN: Final = 16_384
 _CREDENTIAL: Final = "Credential"
 _SIGNATURE: Final = "Signature"
+_BEARER: Final = "bearer"
 
 
 class GrpcGate:
-    """Gate of one proxy.  The constructor raises ConfigError."""
+    """Gate of one proxy."""
 
     def __init__(
-        self, auth: AuthSettings, settings: GateSettings, tables: AuthTables, clock: Clock, cluster: str
+        self, policy: AuthPolicy, settings: GateSettings, tables: AuthTables, clock: Clock, cluster: str
     ) -> None:
         self._tables = tables
-        self._policy = AuthPolicy(auth, tables, required)
-        self._audit = AuditLog(settings, clock)
+        self._policy = policy
+        self._audit = AuditLog(settings, clock, policy.shown)
         self._attempts = FailedAttempts(settings.auth_failures_per_second, settings.auth_failures_burst)
         self._clock = clock
         self._cluster = cluster
         # Connections on which a user has signed: wrong signatures of others at their address do not lock them out.
-        self._proven: set[tuple[tuple[str, int], str]] = set()
+        self._proven: set[tuple[tuple[str, int], str | bytes]] = set()
         self.refused = 0
 
     def prove(self, call: Call, request_name: str) -> None:
-        """Raise Refusal unless the caller has signed."""
+        """Raise Refusal unless the caller has signed, or presents a token."""
         peer = parts_of(call.peer[0])
         name = None
         try:
             name, signature = signed_by(call.metadata)
-            connection = (call.peer, name)
+            connection = (call.peer, sha256(name.encode()).digest() if is_token(name) else name)
             if connection not in self._proven and self._attempts.is_locked(peer, self._clock.monotonic()):
                 raise Refusal(wire.UNAUTHORIZED, "too many wrong signatures from this address, try again later")
-            if not self._is_proved(name, signature, call.metadata.get(DATE_TIME, "")):
+            try:
+                self._demand_proof(name, signature, call.metadata.get(DATE_TIME, ""))
+            except FailedAttempt as error:
                 self._attempts.failed(peer, self._clock.monotonic())
-                raise Refusal(wire.UNAUTHORIZED, "check signature failed.")
+                raise Refusal(wire.UNAUTHORIZED, error.remark) from None
+            except RequestError as error:
+                raise Refusal(wire.UNAUTHORIZED, error.remark) from None
             self._remember(connection)
         except Refusal as refused:
             self._refused(call, name, f"{request_name}: {refused.message}")
@@ -78,12 +85,10 @@ class GrpcGate:
         peer = parts_of(call.peer[0])
         name, _ = signed_by(call.metadata)
         try:
-            user = self._tables.user(name)
-            if user is None or user.user_status is UserStatus.DISABLE:
-                raise Refusal(wire.UNAUTHORIZED, f"User:{name} is disabled.")
+            who = self._who(name)
             for needed in needs(request):
                 asked = AccessRequest(0, 0, peer, {ACCESS_KEY: name}, b"", cluster=self._cluster, found=(needed,))
-                self._check(name, asked)
+                self._check(who, asked)
         except Refusal as refused:
             self._refused(call, name, f"{type(request).__name__}: {refused.message}")
             raise
@@ -94,34 +99,54 @@ class GrpcGate:
         asked = AccessRequest(0, 0, parts_of(call.peer[0]), fields, b"", cluster=self._cluster)
         self._audit.refused(asked, call.peer, reason)
 
-    def _remember(self, connection: tuple[tuple[str, int], str]) -> None:
+    def _who(self, name: str) -> Verdict:
+        """Return who has proved itself as `name`, a user or a token."""
+        if is_token(name):
+            try:
+                return self._policy.verify(name)
+            except RequestError as error:
+                raise Refusal(wire.UNAUTHORIZED, error.remark) from None
+        user = self._tables.user(name)
+        if user is None or user.user_status is UserStatus.DISABLE:
+            raise Refusal(wire.UNAUTHORIZED, f"User:{name} is disabled.")
+        return Verdict(name)
+
+    def _remember(self, connection: tuple[tuple[str, int], str | bytes]) -> None:
         if connection not in self._proven:
             if len(self._proven) >= _MAX_PROVEN:
                 self._proven.clear()
             self._proven.add(connection)
 
-    def _check(self, name: str, asked: AccessRequest) -> None:
+    def _check(self, who: Verdict, asked: AccessRequest) -> None:
         try:
-            self._policy.check_right(name, asked)
+            self._policy.check_right(who, asked)
         except RequestError as error:
             raise Refusal(wire.UNAUTHORIZED, error.remark) from None
 
-    def _is_proved(self, name: str, signature: str, date_time: str) -> bool:
+    def _demand_proof(self, name: str, signature: str, date_time: str) -> None:
+        if is_token(name):
+            self._policy.verify(name)
+            return
         user = self._tables.user(name)
         password = _NO_KEY if user is None else user.password
         expected = hmac.new(password.encode(), date_time.encode(), hashlib.sha1).hexdigest()
         is_equal = hmac.compare_digest(expected.encode(), signature.lower().encode("utf-8", "replace"))
-        return is_equal and user is not None
+        if not is_equal or user is None:
+            raise FailedAttempt(ResponseCode.NO_PERMISSION, "check signature failed.")
 
 
 def signed_by(metadata: Mapping[str, str]) -> tuple[str, str]:
-    """Return the user that a call names and its signature.  Raises Refusal."""
+    """Return the user that a call names and its signature, or its token.  Raises Refusal."""
     text = metadata.get(AUTHORIZATION, "")
     if not text:
         raise Refusal(wire.UNAUTHORIZED, "username cannot be null.")
+    scheme, separator, listed = text.partition(" ")
+    if scheme.lower() == _BEARER:
+        if not is_token(listed):
+            raise Refusal(wire.UNAUTHORIZED, "the bearer token is no JSON Web Token.")
+        return listed, ""
     if not metadata.get(DATE_TIME):
         raise Refusal(wire.UNAUTHORIZED, "datetime is null.")
-    _, separator, listed = text.partition(" ")
     if not separator:
         raise Refusal(wire.UNAUTHORIZED, "authentication header is incorrect.")
     found: dict[str, str] = {}

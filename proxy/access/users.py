@@ -9,6 +9,8 @@ from pathlib import Path
 from acl.auth.files import AuthFiles
 from acl.auth.settings import AuthSettings
 from acl.auth.tables import AuthTables
+from acl.tokens.tokens import tokens_of
+from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, StoreError
 from sprocket.remoting.tls.material import file_state
 
@@ -21,12 +23,13 @@ class SharedUsers:
     The constructor raises ConfigError if there is no such file.
     """
 
-    def __init__(self, settings: AuthSettings, folder: Path) -> None:
+    def __init__(self, settings: AuthSettings, folder: Path, clock: Clock) -> None:
         key_file = Path(settings.auth_secret_key_file) if settings.auth_secret_key_file.strip() else None
         self._files = AuthFiles(folder, key_file, in_clear=settings.auth_secrets_in_clear)
         self._settings = settings
         self._state: tuple[int, int, int] | None = None
         self.tables = AuthTables()
+        self.tokens = tokens_of(settings, clock, lambda: self.tables.revocations)
 
     def load(self) -> None:
         """Read the users.  Raises ConfigError without a file and without users in the configuration, StoreError."""
@@ -41,7 +44,9 @@ class SharedUsers:
                 self.tables.create_user(user)
 
     def look(self) -> None:
-        """Read the users again if the file has changed; keep the old ones if it cannot be read."""
+        """Read the users again if the file has changed; keep the old ones if it cannot be read.  Look at tokens."""
+        if self.tokens is not None:
+            self.tokens.look()
         if file_state(self._files.path) == self._state:
             return
         try:

@@ -14,6 +14,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "click": "server",
     "cryptography": "server",
     "isal": "server",
+    "jwt": "server",
     "numpy": "server",
     "rich": "server",
     "yaml": "server",

@@ -18,6 +18,7 @@ cdef extern from "sha1.h":
 cdef class SigningKey:
     cdef readonly str account
     cdef bytes account_bytes
+    cdef bint is_token
     cdef uint32_t inner[SHA1_WORDS]  # states after the key's two blocks (RFC 2104)
     cdef uint32_t outer[SHA1_WORDS]
 

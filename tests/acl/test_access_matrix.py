@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acl.access_request import AccessRequest
+from acl.access_request import AccessRequest, Verdict
 from acl.auth.model import (
     Acl,
     Action,
@@ -279,7 +279,7 @@ def _route(served: dict[str, list[Route]], code: RequestCode) -> Route:
 def test_what_who_has_signed_may_be_sent(policy: GatePolicy) -> None:
     asked = AccessRequest(0, 0, None, {}, b"", found=of_message(TOPIC, Action.PUB, CLUSTER))
     for account in (SUPER, RIGHT):
-        policy.check_right(account.access_key, asked)
+        policy.check_right(Verdict(account.access_key), asked)
     for account in (NO_RIGHT, DISABLED, UNKNOWN):
         with pytest.raises(RequestError):
-            policy.check_right(account.access_key, asked)
+            policy.check_right(Verdict(account.access_key), asked)

@@ -238,12 +238,15 @@ class OneUser:
             raise FailedAttempt(ResponseCode.NO_PERMISSION, "check signature failed.")
         return Verdict(asked.access_key or "")
 
-    def check_right(self, account: str, asked: AccessRequest) -> None: ...
+    def check_right(self, who: Verdict, asked: AccessRequest) -> None: ...
 
     revision = Revision()
 
     def secret_key(self, account: str) -> str | None:
         return None
+
+    def shown(self, access_key: str) -> tuple[str, str]:
+        return access_key, ""
 
 
 def by(name: str, signature: str) -> dict[str, str]:
@@ -297,12 +300,15 @@ async def test_a_white_address_counts_while_it_is_on_the_list() -> None:
         def check(self, asked: AccessRequest) -> Verdict | None:
             return None
 
-        def check_right(self, account: str, asked: AccessRequest) -> None: ...
+        def check_right(self, who: Verdict, asked: AccessRequest) -> None: ...
 
         revision = Revision()
 
         def secret_key(self, account: str) -> str | None:
             return None
+
+        def shown(self, access_key: str) -> tuple[str, str]:
+            return access_key, ""
 
     gate = Gate([Open()], GateSettings(), ManualClock(), is_white=lambda asked: (asked.access_key or "-") in white)
     door = Doors([SEND], gate.stand_before)
@@ -329,6 +335,9 @@ async def test_a_bug_of_a_policy_lets_nobody_in() -> None:
 
         def check(self, asked: AccessRequest) -> Verdict | None:
             raise KeyError("a bug")
+
+        def shown(self, access_key: str) -> tuple[str, str]:
+            return access_key, ""
 
     outcome = doors(policy=Broken()).ask(310, FIELDS, b"", JSON)
     assert not outcome.served and outcome.remark == "the request could not be checked"

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from acl.access_request import AccessRequest
+from acl.access_request import AccessRequest, Verdict
 from acl.auth.account_requests import ACCOUNT_CODES
 from acl.auth.infos import acl_of
 from acl.auth.model import User
@@ -214,7 +214,7 @@ def test_who_may_change_the_cluster_manages_the_users_of_all_namespaces() -> Non
 
 def test_a_list_shows_the_names_in_own_namespaces() -> None:
     request = asked(RequestCode.GET_ALL_TOPIC_CONFIG)
-    shows = policy().visible(ADMIN.access_key, request)
+    shows = policy().visible(Verdict(ADMIN.access_key), request)
     assert shows is not None
     names = [f"{OWN}%Paid", f"%RETRY%{OWN}%Billing", f"%DLQ%{OWN}%Billing", f"%LMQ%${OWN}%Chats$one"]
     assert [name for name in names if shows(name)] == names
@@ -225,7 +225,7 @@ def test_a_list_shows_the_names_in_own_namespaces() -> None:
 
 def test_a_tenant_s_administrator_sees_all_of_its_namespaces_and_no_other_s() -> None:
     of_tenant = policy(admin=("Namespace:shop|*",))
-    shows = of_tenant.visible(ADMIN.access_key, asked(RequestCode.GET_ALL_TOPIC_CONFIG))
+    shows = of_tenant.visible(Verdict(ADMIN.access_key), asked(RequestCode.GET_ALL_TOPIC_CONFIG))
     assert shows is not None
     assert shows(f"{OWN}%Paid") and shows(f"{OTHER}%Paid")
     assert not shows("shopper|orders%Paid") and not shows("shop%Paid")
@@ -233,7 +233,7 @@ def test_a_tenant_s_administrator_sees_all_of_its_namespaces_and_no_other_s() ->
 
 def test_who_sees_the_cluster_sees_all_names() -> None:
     operator = policy(admin=("Cluster:*", f"Namespace:{OWN}"))
-    assert operator.visible(ADMIN.access_key, asked(RequestCode.GET_ALL_TOPIC_CONFIG)) is None
+    assert operator.visible(Verdict(ADMIN.access_key), asked(RequestCode.GET_ALL_TOPIC_CONFIG)) is None
 
 
 @pytest.mark.parametrize(

@@ -203,14 +203,14 @@ def test_a_proof_holds_until_its_gate_or_its_policy_changes() -> None:
     revisions = Revision(), policies[0].revision
     for revision in revisions:
         numbers = tuple(one.number for one in revisions)
-        proof = passes.made(policies, revisions, numbers, "alice12", 310)
+        proof = passes.made(policies, revisions, numbers, Verdict("alice12"), 310)
         assert proof is not None and proof.holds()
         revision.rise()
         assert not proof.holds()
     for unusual in ((*policies, *policies), ()):
-        assert passes.made(unusual, revisions, (1, 1), "alice12", 310) is None
-    assert passes.made(policies, revisions, (1, 1), "bobby2", 310) is None
-    assert passes.made(policies, revisions, (1, 1), "alice12", RequestCode.END_TRANSACTION) is None
+        assert passes.made(unusual, revisions, (1, 1), Verdict("alice12"), 310) is None
+    assert passes.made(policies, revisions, (1, 1), Verdict("bobby2"), 310) is None
+    assert passes.made(policies, revisions, (1, 1), Verdict("alice12"), RequestCode.END_TRANSACTION) is None
 
 
 @pytest.mark.parametrize("has_passes", [False, True])

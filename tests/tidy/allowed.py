@@ -59,6 +59,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     # acl
     ("acl/plain/files.py", "disk"): "edge: reads the files of accounts",
     ("acl/auth/files.py", "disk"): "edge: reads the file of users and policies, and the key of its passwords",
+    ("acl/tokens/key_sources.py", "disk"): "edge: reads the files of keys that verify tokens",
+    ("acl/tokens/key_fetch.py", "clock"): "edge: the time of one fetch, in a thread of its own",
     ("acl/auth/files.py", "randomness"): "edge: keys and nonces that nobody can guess",
     # controller
     ("controller/consensus.py", "randomness"): "composition root: nonces that nobody can guess, waits of elections",

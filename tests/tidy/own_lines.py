@@ -44,7 +44,8 @@ _BY_REASON = {
         sync_route_not_read sync_not_read tls_reloaded tls_kept accounts_kept timer_progress timer_postponed
         timer_turn_failed delivery_postponed revive_postponed revive_queue_shorter pop_buffer_not_written
         half_escape_postponed transaction_check_postponed transaction_check_failed transaction_given_up
-        no_producer_to_ask half_message_not_copied half_messages_expired op_messages_not_written cold_scan_slow""",
+        no_producer_to_ask half_message_not_copied half_messages_expired op_messages_not_written cold_scan_slow
+        token_keys_read token_keys_fetched token_keys_kept""",
     "our own disk, clock and files": """
         disk_failed config_not_saved checkpoint_left_out checkpoint_postponed confirm_mark_disabled
         flushed_mark_disabled prepared_segment_dropped prepared_segment_not_removed index_rebuild records_not_indexed

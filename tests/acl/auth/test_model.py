@@ -14,6 +14,7 @@ from acl.auth.model import (
     ResourcePattern,
     ResourceType,
     Subject,
+    SubjectType,
     UserStatus,
     UserType,
     named,
@@ -78,7 +79,8 @@ def test_subjects() -> None:
     assert Subject.parse("User:alice") == Subject("alice")
     assert Subject.parse("user:a:b") == Subject("a:b")
     assert Subject("alice").key == "User:alice"
-    for nothing in (None, "", "alice", "Role:alice"):
+    assert Subject.parse("role:readers") == Subject("readers", SubjectType.ROLE)
+    for nothing in (None, "", "alice", "Team:alice"):
         assert Subject.parse(nothing) is None
 
 

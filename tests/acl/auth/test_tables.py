@@ -161,7 +161,7 @@ def test_a_copy_takes_changes_that_came_before_the_tool_did() -> None:
     ("written", "text"),
     [
         (AclInfo(None, [PolicyInfo(None, [])]), "The subject is null."),
-        (AclInfo("Role:test", [PolicyInfo(None, [])]), "The subject is null."),
+        (AclInfo("Team:test", [PolicyInfo(None, [])]), "The subject is null."),
         (AclInfo("User:test", []), "The policies is empty."),
         (AclInfo("User:test", [PolicyInfo(None, [])]), "The policy entries is empty."),
         (info("User:test", "Tpic:t"), "The resource is null."),

@@ -77,7 +77,7 @@ async def asked_by(credentials: Credentials, broker: Broker) -> ReceivedResponse
 def knows_alice(broker: Broker) -> bool:
     tables = broker.users.tables
     user = tables.user("alice")
-    return user == User("alice", "secret of alice") and tables.acl_of_user(user) == acl_of(READS)
+    return user == User("alice", "secret of alice") and tables.acl_of(user) == acl_of(READS)
 
 
 async def test_users_and_policies_outlive_the_broker(tmp_path: Path) -> None:
