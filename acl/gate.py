@@ -332,7 +332,7 @@ class Doorway:
 
 
 class Access:
-    """Second check for a handler, once it knows the request's resources; `who` is `NOBODY` if no signature was needed."""
+    """Second check for a handler, once it knows the request's resources; `who` is `NOBODY` without a signature."""
 
     __slots__ = ("_asked", "_gate", "_who")
 
