@@ -39,6 +39,7 @@ from sprocket.common.failpoints import failpoint
 from sprocket.common.invariant import invariant
 from sprocket.metrics.export import MetricsExport
 from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.in_process import Connect
 from sprocket.remoting.server import RemotingServer
 from sprocket.remoting.tls.settings import TlsSettings
 from store.config.store_config import StoreConfig
@@ -189,6 +190,15 @@ class Broker:
     def address(self) -> str:
         """``host:port`` that is registered for clients, once started."""
         return self.registration.address
+
+    def in_process(self, address: str) -> Connect | None:
+        """Return what connects a client in this process with this broker, if it is the one at `address`.
+
+        The client must have asked this broker's users and policies about each request.  None with accounts of ACL 1.0,
+        which it does not ask.
+        """
+        is_here = self._is_running and address == self.address and self.access.plain_files is None
+        return self._server.connect if is_here else None
 
     # Start
 

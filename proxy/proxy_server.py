@@ -74,6 +74,7 @@ from sprocket.metrics.export import MetricsExport, server_labels
 from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.in_process import InProcess, nowhere
 from sprocket.remoting.tls.settings import TlsSettings
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class Proxy:
     """One proxy.  `choose` returns a random number below its argument; `tls` is for its connections to servers.
 
     A worker has a `link` to the other workers of its proxy; `orphaned` is called when their supervisor is gone.
+    `in_process` knows the brokers in this process, whose users and policies must be those of `auth`.
     `on_fatal` gets the reason if the proxy has waited for brokers and then cannot serve.
     """
 
@@ -109,6 +111,7 @@ class Proxy:
         link: Callable[[], Awaitable[Link]] | None = None,
         orphaned: Callable[[], None] = lambda: None,
         on_fatal: Callable[[SprocketError], None] = lambda error: None,
+        in_process: InProcess = nowhere,
     ) -> None:
         """Raises ConfigError."""
         self.config = config
@@ -145,6 +148,7 @@ class Proxy:
             routes=[*orphans.routes(), *self._relay.for_brokers(), *self._lite_notices.routes()],
             heartbeat=lambda: self._memberships.heartbeat(self._instance.client_id),
             clock=clock,
+            in_process=in_process,
         )
         self.brokers = Brokers(self._instance)
         self.metadata = Metadata(self.brokers, config)

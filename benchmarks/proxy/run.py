@@ -7,7 +7,8 @@ of 1 KiB.  All servers run side by side before one Sprocket broker.  A round is 
 with acknowledgements at each server, the first one in turns.  Shown are medians of the rounds.  CPU is that of the
 server's processes alone, from /proc.  `other:PATH` is the proxy of another checkout that is set up.  A rate and, less
 so, the CPU depend on what else the machine does, so the ratios to RocketMQ's proxy are shown too: each is the median of
-the ratios of the rounds.
+the ratios of the rounds.  `local`, `apache-local` and `other-local:PATH` are proxies in local mode: each has a broker
+of its own in its process.
 """
 
 import argparse
@@ -29,17 +30,21 @@ from benchmarks.system.process import cpu_s, machine, memory
 from sprocket.testing import Broker
 from tests.compat import maven
 from tests.compat.proxies.proxy_clients import java_classpath
-from tests.compat.proxies.proxy_rig import ProxyProcess, prepare
+from tests.compat.proxies.proxy_rig import OwnBroker, ProxyProcess, prepare
 from tests.compat.proxies.test_mixed_proxies import ApacheProxy
 
 OURS, APACHE, OTHER = "ours", "apache", "other"
+LOCAL, APACHE_LOCAL, OTHER_LOCAL = "local", "apache-local", "other-local"
 # Name, processes and settings of our proxy.
 _OURS: Final = {
     OURS: {"tlsServerMode": "disabled"},
     "ours-permissive": {"tlsServerMode": "permissive"},
     "ours-2": {"tlsServerMode": "disabled", "proxyProcesses": "2"},
 }
-KINDS: Final = (*_OURS, APACHE, *canned.KINDS)
+KINDS: Final = (*_OURS, APACHE, LOCAL, APACHE_LOCAL, *canned.KINDS)
+_SHOWN: Final = (*KINDS, f"{OTHER}:PATH", f"{OTHER_LOCAL}:PATH")
+# With a broker in their process.
+_LOCAL: Final = {LOCAL, APACHE_LOCAL, OTHER_LOCAL}
 # A warm-up ends if the last slices of this number bring no rise by this factor.
 _WARM_SLICE_S: Final = 3.0
 _WARM_LOOK: Final = 4
@@ -130,19 +135,22 @@ def started(kind: str, broker: Broker, folder: Path) -> Iterator[Server]:
     """Start the server of a kind, and stop it at the end."""
     begin = time.monotonic()
     name, _, checkout = kind.partition(":")
-    if name in _OURS or name == OTHER:
+    its_broker = OwnBroker(broker.namesrv, folder / name) if name in _LOCAL else broker
+    if name in _OURS or name in (OTHER, LOCAL, OTHER_LOCAL):
         python = Path(checkout, ".venv", "bin", "python") if checkout else None
-        proxy = ProxyProcess(broker, folder, _OURS.get(name, _OURS[OURS]), python).start()
+        proxy = ProxyProcess(its_broker, folder, _OURS.get(name, _OURS[OURS]), python).start()
         took = time.monotonic() - begin
         children = Path(f"/proc/{proxy.pid}/task/{proxy.pid}/children").read_text().split()
         try:
+            prepare(its_broker, name, [SCENARIO])
             yield Server(name, proxy.endpoints, [proxy.pid, *map(int, children)], took)
         finally:
             proxy.end(signal.SIGTERM)
-    elif kind == APACHE:
-        theirs = ApacheProxy(broker, folder)
+    elif kind in (APACHE, APACHE_LOCAL):
+        theirs = ApacheProxy(its_broker, folder)
         try:
             theirs.await_start()
+            prepare(its_broker, kind, [SCENARIO])
             yield Server(kind, f"127.0.0.1:{theirs.grpc_port}", [theirs.pid], time.monotonic() - begin)
         finally:
             theirs.end()
@@ -153,6 +161,7 @@ def started(kind: str, broker: Broker, folder: Path) -> Iterator[Server]:
         assert process.stdout is not None
         try:
             port = int(process.stdout.readline())
+            prepare(broker, kind, [SCENARIO])
             yield Server(kind, f"127.0.0.1:{port}", [process.pid], time.monotonic() - begin)
         finally:
             process.terminate()
@@ -167,11 +176,11 @@ def main() -> None:
     parser.add_argument("--outstanding", type=int, default=64)
     parser.add_argument("--clients", type=int, default=1, help="connections, over which the sends are spread")
     parser.add_argument("--warm", type=float, default=180, help="max seconds of the warm-up of each server")
-    parser.add_argument("--kinds", default=f"{OURS},{APACHE},asyncio", help=", ".join((*KINDS, f"{OTHER}:PATH")))
+    parser.add_argument("--kinds", default=f"{OURS},{APACHE},asyncio", help=", ".join(_SHOWN))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     kinds = options.kinds.split(",")
-    if not {name_of(kind) for kind in kinds} <= {*KINDS, OTHER}:
+    if not {name_of(kind) for kind in kinds} <= {*KINDS, OTHER, OTHER_LOCAL}:
         parser.error(f"--kinds: allowed is {', '.join(KINDS)}")
     servers = measured(kinds, options)
     rows = [row(server) for server in servers]
@@ -189,8 +198,6 @@ def measured(kinds: list[str], options: argparse.Namespace) -> list[Server]:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as running:
         folder = Path(name)
         broker = running.enter_context(Broker(folder / "broker"))
-        for kind in kinds:
-            prepare(broker, name_of(kind), [SCENARIO])
         servers = [running.enter_context(started(kind, broker, folder / name_of(kind))) for kind in kinds]
         client = Client(servers, options.clients, folder / "client")
         running.callback(client.end)
@@ -211,7 +218,7 @@ def measured(kinds: list[str], options: argparse.Namespace) -> list[Server]:
 
 def compared(servers: list[Server]) -> dict[str, list[float]]:
     """Return the ratios of the servers to RocketMQ's proxy if it is there, else to the first."""
-    base = next((server for server in servers if server.kind == APACHE), servers[0])
+    base = next((server for server in servers if server.kind in (APACHE, APACHE_LOCAL)), servers[0])
 
     def ratio(server: Server, what: str, figure: str) -> float:
         own, other = getattr(server, what), getattr(base, what)

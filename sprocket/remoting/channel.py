@@ -63,9 +63,11 @@ class RemotingChannel(Outgoing):
         turn: Turn | None = None,
         pause_reads: bool = True,
         credentials: Credentials | None = None,
+        is_trusted: bool = False,
     ) -> None:
         super().__init__(counters, on_crowded, credentials)
         self.id = next(_channel_ids)
+        self.is_trusted = is_trusted  # whether its peer is in this process, and has asked the same access control
         self.local: tuple[str, int] = ("", 0)
         self.certificate_name: str | None = None  # common name of the peer's certificate, if it was verified
         self.read_at = 0.0  # loop time of the last read

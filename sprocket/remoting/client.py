@@ -14,6 +14,7 @@ from sprocket.remoting.command import Buffer, ReceivedResponse
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.framing import JSON
 from sprocket.remoting.headers.base import Header
+from sprocket.remoting.in_process import Connect, InProcess, nowhere
 from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
 from sprocket.remoting.routes import Route, RouteTable
 from sprocket.remoting.tls.watch import ClientTls
@@ -72,7 +73,8 @@ class RemotingClient:
 
     With `credentials` every request is signed, with `tls` every connection is TLS.  `prover` makes the server of a new
     connection prove its identity, and raises ConnectFailed; nothing is signed before.  `on_open` and `on_close` get the
-    address of each connection that opens or closes.
+    address of each connection that opens or closes.  `in_process` knows the servers in this process: connections with
+    them are neither signed nor TLS, and the server need not prove anything.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class RemotingClient:
         prover: Prover | None = None,
         on_open: Callable[[str], None] | None = None,
         on_close: Callable[[str], None] | None = None,
+        in_process: InProcess = nowhere,
     ) -> None:
+        self._in_process = in_process
         self._on_open = on_open
         self._on_close = on_close
         self._table = RouteTable(routes or [])
@@ -131,18 +135,37 @@ class RemotingClient:
         return None if channel is None or channel.is_closed else channel
 
     async def _connect(self, address: str) -> RemotingChannel:
+        connect = self._in_process(address)
+        channel = await self._connect_by_socket(address) if connect is None else self._connect_here(address, connect)
+        if not channel.is_closed:  # the peer may have closed it in the same turn of the loop
+            self._channels[address] = channel
+        if self._on_open is not None:
+            self._on_open(address)
+        return channel
+
+    def _connect_here(self, address: str, connect: Connect) -> RemotingChannel:
+        channel = self._new_channel(address, None)
+        connect(channel)
+        return channel
+
+    def _new_channel(self, address: str, credentials: Credentials | None) -> RemotingChannel:
+        return RemotingChannel(
+            self._table,
+            self.counters,
+            on_close=lambda closed: self._closed_channel(address, closed),
+            pause_reads=False,
+            credentials=credentials,
+        )
+
+    async def _connect_by_socket(self, address: str) -> RemotingChannel:
+        """Return a connection whose server has proved its identity, if it must.  Raises ConnectFailed."""
+        credentials = self.credentials if self._prover is None else None
         try:
             host, port = split_address(address)
             context = None if self._tls is None else self._tls.context()
             async with asyncio.timeout(self._connect_timeout_s):
                 _, channel = await asyncio.get_running_loop().create_connection(
-                    lambda: RemotingChannel(
-                        self._table,
-                        self.counters,
-                        on_close=lambda closed: self._closed_channel(address, closed),
-                        pause_reads=False,
-                        credentials=self.credentials if self._prover is None else None,
-                    ),
+                    lambda: self._new_channel(address, credentials),
                     host,
                     port,
                     ssl=context,
@@ -155,10 +178,6 @@ class RemotingClient:
                 raise ConnectionRefused(f"connect to {address}: connection refused", address) from None
             raise ConnectFailed(f"connect to {address}: {_reason(error)}", address) from None
         await self._prove(channel, address)
-        if not channel.is_closed:  # the peer may have closed it in the same turn of the loop
-            self._channels[address] = channel
-        if self._on_open is not None:
-            self._on_open(address)
         return channel
 
     async def _prove(self, channel: RemotingChannel, address: str) -> None:

@@ -345,6 +345,12 @@ class RouteTable:
             self.routes, overload=self.overload, guard=guard, refusals=self.refusals, latency=self.latency
         )
 
+    def without_guard(self) -> "RouteTable":
+        """Return a table of the same routes without a guard; itself if it has none."""
+        if self.guard is None:
+            return self
+        return RouteTable(self.routes, overload=self.overload, refusals=self.refusals, latency=self.latency)
+
     def decode(self, frame: Frame) -> "Decoded":
         """Return a request with its route, or a response.
 

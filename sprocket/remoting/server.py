@@ -12,6 +12,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.flow.receive_window import set_buffers
 from sprocket.remoting.flow.turn import Turn
+from sprocket.remoting.in_process import connect
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.listening import CannotListen, bound, serve
 from sprocket.remoting.routes import RouteTable
@@ -148,7 +149,7 @@ class RemotingServer:
         self._table = table
         self._is_held = False
         for channel in list(self.channels.values()):
-            channel.serve(table)
+            channel.serve(self._table_for(channel.is_trusted))
 
     async def stop_accepting(self) -> None:
         """Accept no new connections; open connections continue."""
@@ -173,9 +174,19 @@ class RemotingServer:
         for channel in list(self.channels.values()):
             channel.abort("server_stop")
 
-    def _make_channel(self) -> RemotingChannel:
+    def connect(self, client: asyncio.Protocol) -> None:
+        """Connect with a client in this process, whose requests pass the guard: it has asked the same access control.
+
+        The server must be started.
+        """
+        connect(client, self._make_channel(is_trusted=True))
+
+    def _table_for(self, is_trusted: bool) -> RouteTable:
+        return self._table.without_guard() if is_trusted else self._table
+
+    def _make_channel(self, *, is_trusted: bool = False) -> RemotingChannel:
         return RemotingChannel(
-            self._table,
+            self._table_for(is_trusted),
             self.counters,
             on_open=self._opened,
             on_close=self._closed,
@@ -183,6 +194,7 @@ class RemotingServer:
             on_bug=self._on_bug,
             max_frame_bytes=self._max_frame_bytes,
             turn=self._turn,
+            is_trusted=is_trusted,
         )
 
     def _opened(self, channel: RemotingChannel) -> None:

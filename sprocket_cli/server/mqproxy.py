@@ -20,7 +20,7 @@ from sprocket_cli.client_session import HELP, WrongUsage, tool_tls
 from sprocket_cli.server.server_commands import checked, namesrv_flag, printed_only, start_line
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
+    from broker.server import Broker
     from proxy.config import ProxyConfig
     from proxy.proxy_server import Proxy
     from sprocket.common.config.configuration import Configuration
@@ -165,7 +165,7 @@ def _run_beside_broker(
     own, store, file = broker.of(BrokerConfig), broker.of(StoreConfig), ConfigurationFile.of(broker)
     server = Broker(own, store, tls=broker.of(TlsSettings), on_fatal=process.fail, file=file)
     server.config.on_update.append(log.follow(lambda: server.config.broker))
-    proxy = proxy_beside(config, own, store, broker.of(TlsSettings))
+    proxy = proxy_beside(config, store, broker.of(TlsSettings), server)
     health = HealthServer(config, config.bind_address)
     health.watch({**broker_conditions(server), **proxy_conditions(proxy)})
 
@@ -230,11 +230,15 @@ def run_workers(
     sys.exit(process.run([lambda: health, lambda: workers], lambda: line_of(workers.facts, as_json)))
 
 
-def proxy_beside(config: "ProxyConfig", own: "BrokerConfig", store: "StoreConfig", tls: "TlsSettings") -> "Proxy":
-    """Return a proxy beside a broker in the same process: with its name servers, cluster, users, rules and TLS."""
+def proxy_beside(config: "ProxyConfig", store: "StoreConfig", tls: "TlsSettings", broker: "Broker") -> "Proxy":
+    """Return a proxy beside a broker in the same process: with its name servers, cluster, users, rules and TLS.
+
+    It reaches this broker without a socket, and others over connections.
+    """
     from proxy.proxy_server import Proxy
     from sprocket.common.clock import SystemClock
 
+    own = broker.config.broker
     config = replace(
         config,
         proxy_mode="LOCAL",
@@ -244,8 +248,9 @@ def proxy_beside(config: "ProxyConfig", own: "BrokerConfig", store: "StoreConfig
         auth_config_path=str(store.store_path_root_dir / "config"),
     )
     return Proxy(
-        config, clock=SystemClock(), choose=random.randrange, auth=own, gate=own, tls=tls if tls.is_client else None
-    )
+        config, clock=SystemClock(), choose=random.randrange, auth=own, gate=own, tls=tls if tls.is_client else None,
+        in_process=broker.in_process,
+    )  # fmt: skip
 
 
 def proxy_line(proxy: "Proxy", as_json: bool) -> str:

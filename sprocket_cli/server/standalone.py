@@ -149,7 +149,7 @@ def run_standalone(
         from proxy.config import ProxyConfig
 
         config = ProxyConfig(bind_address=host, grpc_server_port=beside.proxy_port or 0, remoting_listen_port=-1)
-        proxies.append(proxy_beside(config, brokers[0].config.broker, store, tls))
+        proxies.append(proxy_beside(config, store, tls, brokers[0]))
         return proxies[0]
 
     def make_dashboard() -> Server:

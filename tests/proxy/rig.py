@@ -3,8 +3,8 @@
 import contextlib
 import itertools
 import random
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
 
 import grpc
 
@@ -20,9 +20,19 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.admin import CreateTopicRequestHeader
 from sprocket.testing import Broker
+from tests.compat.proxies.proxy_rig import OwnBroker
 
 _numbers = itertools.count()
 ENDPOINTS = wire.Endpoints(scheme=wire.IPv4, addresses=[wire.Address(host="127.0.0.1", port=8081)])
+
+
+AnyBroker = Broker | OwnBroker
+# Of the proxies under test, where a test does not say otherwise.
+SETTINGS: Final[Mapping[str, Any]] = {
+    "tls_server_mode": "disabled", "grpc_client_consumer_min_long_polling_timeout_millis": 100,
+    "min_invisible_time_mills_for_recv": 1000, "topic_config_cache_refresh_seconds": 0,
+    "subscription_group_config_cache_refresh_seconds": 0, "grpc_shutdown_time_seconds": 0,
+}  # fmt: skip
 
 
 class Anybody:
@@ -138,16 +148,22 @@ def producer_settings(*topics: str) -> wire.Settings:
 
 
 class Rig:
-    """A running proxy; `client` makes clients of it."""
+    """A running proxy; `client` makes clients of it.  `proxy` is in this process, or None and at `port`."""
 
-    def __init__(self, proxy: Proxy, broker: Broker) -> None:
-        self.proxy = proxy
+    def __init__(self, proxy: Proxy | None, broker: AnyBroker, port: int = 0) -> None:
+        self._proxy = proxy
+        self._port = port
         self.broker = broker
         self._clients: list[GrpcClient] = []
 
     @property
+    def proxy(self) -> Proxy:
+        assert self._proxy is not None, "the proxy is in another process"
+        return self._proxy
+
+    @property
     def port(self) -> int:
-        return self.proxy.listeners[0].port
+        return self._port or self.proxy.listeners[0].port
 
     def client(self, client_id: str = "", *, port: int | None = None, channel: Any = None) -> GrpcClient:
         made = GrpcClient(port or self.port, client_id or f"client-{next(_numbers)}", channel)
@@ -161,17 +177,11 @@ class Rig:
 
 @contextlib.asynccontextmanager
 async def running(
-    broker: Broker, *, clock: Clock | None = None, auth: AuthSettings | None = None, **settings: Any
+    broker: AnyBroker, *, clock: Clock | None = None, auth: AuthSettings | None = None, **settings: Any
 ) -> AsyncIterator[Rig]:
     """A proxy before `broker`."""
-    defaults: dict[str, Any] = {
-        "namesrv_addr": broker.namesrv, "grpc_server_port": 0, "bind_address": "127.0.0.1",
-        "tls_server_mode": "disabled", "grpc_client_consumer_min_long_polling_timeout_millis": 100,
-        "min_invisible_time_mills_for_recv": 1000, "topic_config_cache_refresh_seconds": 0,
-        "subscription_group_config_cache_refresh_seconds": 0, "grpc_shutdown_time_seconds": 0,
-        "remoting_listen_port": 0,
-    }  # fmt: skip
-    config = ProxyConfig(**(defaults | settings))
+    places = {"namesrv_addr": broker.namesrv, "grpc_server_port": 0, "bind_address": "127.0.0.1"}
+    config = ProxyConfig(**{**SETTINGS, **places, "remoting_listen_port": 0, **settings})
     proxy = Proxy(config, clock=clock or SystemClock(), choose=random.randrange, auth=auth)
     await proxy.start()
     rig = Rig(proxy, broker)
@@ -182,7 +192,7 @@ async def running(
         await proxy.stop()
 
 
-async def create_topic(broker: Broker, kind: str = "NORMAL", queues: int = 2, name: str = "") -> str:
+async def create_topic(broker: AnyBroker, kind: str = "NORMAL", queues: int = 2, name: str = "") -> str:
     """A new topic for messages of this kind."""
     name = name or f"Proxy{kind}{next(_numbers)}"
     header = CreateTopicRequestHeader(
@@ -193,7 +203,7 @@ async def create_topic(broker: Broker, kind: str = "NORMAL", queues: int = 2, na
     return name
 
 
-async def create_group(broker: Broker, name: str = "", **settings: Any) -> str:
+async def create_group(broker: AnyBroker, name: str = "", **settings: Any) -> str:
     """A new consumer group."""
     name = name or f"group-{next(_numbers)}"
     body = dumps(SubscriptionGroupConfig(name, **settings))
@@ -201,7 +211,7 @@ async def create_group(broker: Broker, name: str = "", **settings: Any) -> str:
     return name
 
 
-async def _ask(broker: Broker, code: int, header: Any, body: bytes = b"") -> None:
+async def _ask(broker: AnyBroker, code: int, header: Any, body: bytes = b"") -> None:
     client = RemotingClient()
     try:
         response = await client.invoke(broker.address, code, header, body)

@@ -3,8 +3,12 @@
 import pytest
 
 from sprocket.grpc_wire import messaging_pb2 as wire
-from sprocket.testing import Broker
-from tests.proxy.rig import ENDPOINTS, Rig, create_group, create_topic, handle_of, message
+from tests.proxy.rig import ENDPOINTS, AnyBroker, Rig, create_group, create_topic, handle_of, message
+
+
+@pytest.fixture(params=["cluster", "local"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 async def test_route_has_every_queue_and_the_proxys_address(rig: Rig, topic: str) -> None:
@@ -85,7 +89,7 @@ async def test_changed_invisible_time_gives_a_new_handle(rig: Rig, topic: str) -
     assert acked.status.code == wire.OK
 
 
-async def test_messages_of_one_group_are_received_in_order(broker: Broker, rig: Rig) -> None:
+async def test_messages_of_one_group_are_received_in_order(broker: AnyBroker, rig: Rig) -> None:
     topic = await create_topic(broker, "FIFO", queues=4)
     group = await create_group(broker, consume_message_orderly=True)
     client = rig.client()

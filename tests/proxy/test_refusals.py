@@ -9,9 +9,9 @@ import pytest
 
 from proxy.server.dispatcher import SERVICE
 from sprocket.grpc_wire import messaging_pb2 as wire
-from sprocket.testing import Broker
 from tests.proxy.rig import (
     ENDPOINTS,
+    AnyBroker,
     Rig,
     consumer_settings,
     create_topic,
@@ -20,6 +20,12 @@ from tests.proxy.rig import (
     receive_request,
     running,
 )
+
+
+@pytest.fixture(params=["cluster", "local"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
 
 _FAR = 1_900_000_000_000
 
@@ -143,7 +149,7 @@ async def test_messages(rig: Rig, topic: str, change: Callable[[wire.Message], o
     assert wire.Code.Name(answer.status.code) == wire.Code.Name(code)
 
 
-async def test_no_message_and_two_topics(rig: Rig, broker: Broker, topic: str) -> None:
+async def test_no_message_and_two_topics(rig: Rig, broker: AnyBroker, topic: str) -> None:
     client = rig.client()
     none = await client.call("SendMessage", wire.SendMessageRequest())
     mixed = wire.SendMessageRequest(messages=[message(topic, "a"), message(await create_topic(broker), "b")])
@@ -165,7 +171,7 @@ async def test_no_message_and_two_topics(rig: Rig, broker: Broker, topic: str) -
     ],
 )
 async def test_topic_takes_messages_of_its_type(
-    rig: Rig, broker: Broker, kind: str, system: dict[str, Any], is_taken: bool
+    rig: Rig, broker: AnyBroker, kind: str, system: dict[str, Any], is_taken: bool
 ) -> None:
     answer = await rig.client().send(await create_topic(broker, kind), "x", **system)
     assert answer.status.code == (wire.OK if is_taken else wire.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE)
@@ -208,7 +214,7 @@ async def test_times(rig: Rig, topic: str) -> None:
     assert parts[0].status.code == wire.ILLEGAL_FILTER_EXPRESSION
 
 
-async def test_time_that_is_too_short_for_a_long_poll(broker: Broker, topic: str) -> None:
+async def test_time_that_is_too_short_for_a_long_poll(broker: AnyBroker, topic: str) -> None:
     async with running(broker, grpc_client_consumer_min_long_polling_timeout_millis=5000) as rig:
         parts = await rig.client().stream("ReceiveMessage", receive_request(topic, "group"), timeout_s=2)
         assert parts[0].status.code == wire.ILLEGAL_POLLING_TIME
@@ -226,7 +232,7 @@ async def test_long_poll_without_a_time_ends_before_the_deadline_of_its_call(rig
     stream.cancel()
 
 
-async def test_calls_of_one_connection_are_bounded(broker: Broker, topic: str) -> None:
+async def test_calls_of_one_connection_are_bounded(broker: AnyBroker, topic: str) -> None:
     async with running(broker, grpc_max_concurrent_streams=2) as rig:
         client = rig.client()
         await client.call("QueryRoute", wire.QueryRouteRequest())  # the client learns the limit
@@ -251,7 +257,7 @@ async def test_every_method_of_the_protocol_is_answered(rig: Rig) -> None:
             assert (await client.call(method.name, request)).status.code != wire.OK, method.name
 
 
-async def test_messages_of_newer_kinds_are_refused_by_name(broker: Broker) -> None:
+async def test_messages_of_newer_kinds_are_refused_by_name(broker: AnyBroker) -> None:
     # They would be sent as ordinary ones, in any order and to any consumer.
     topic = await create_topic(broker)
     async with running(broker, enable_topic_message_type_check=False) as rig:
@@ -259,7 +265,7 @@ async def test_messages_of_newer_kinds_are_refused_by_name(broker: Broker) -> No
         assert answer.status.code == wire.UNSUPPORTED and "99" in answer.status.message
 
 
-async def test_metadata_and_messages_are_bounded(broker: Broker, topic: str) -> None:
+async def test_metadata_and_messages_are_bounded(broker: AnyBroker, topic: str) -> None:
     async with running(broker, grpc_max_inbound_metadata_size=4096, grpc_max_inbound_message_size=100_000) as rig:
         client = rig.client()
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -272,7 +278,7 @@ async def test_metadata_and_messages_are_bounded(broker: Broker, topic: str) -> 
         assert (await client.send(topic, "x")).status.code == wire.OK
 
 
-async def test_bodies_in_flight_are_bounded(broker: Broker, topic: str) -> None:
+async def test_bodies_in_flight_are_bounded(broker: AnyBroker, topic: str) -> None:
     async with running(broker, grpc_max_in_flight_size=1000) as rig:
         client = rig.client()
         answers = await asyncio.gather(*(client.send(topic, "x" * 900) for _ in range(40)))

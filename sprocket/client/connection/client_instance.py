@@ -50,6 +50,7 @@ from sprocket.remoting.headers.client import (
     HeartbeatRequestHeader,
     UnregisterClientRequestHeader,
 )
+from sprocket.remoting.in_process import InProcess, nowhere
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
 from sprocket.remoting.routes import Route
 from sprocket.remoting.tls.settings import TlsSettings
@@ -127,10 +128,12 @@ class ClientInstance:
         denied: Callable[[PermissionDenied | None], None] = lambda error: None,
         connection_changed: Callable[[str, bool], None] = lambda address, is_open: None,
         on_lost: Callable[[ClientClosed], None] = lambda error: None,
+        in_process: InProcess = nowhere,
     ) -> None:
         """`denied` gets the refusals of access control for this client's own requests; see `Outages`.
 
         `on_lost` gets the error if tasks of the client end that it cannot do without; see `keep`.
+        `in_process` knows the servers in this process; see `RemotingClient`.
         `connection_changed` gets the address of a connection that was lost (False) or restored (True).
         """
         self._connection_changed = connection_changed
@@ -145,6 +148,7 @@ class ClientInstance:
         self.remoting = RemotingClient(
             routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
             on_close=self._channel_closed, credentials=settings.credentials, tls=self._tls,
+            in_process=in_process,
         )  # fmt: skip
         self.name_servers = NameServers(
             self.remoting, arguments.addresses("namesrv", settings.namesrv), settings.api_timeout_s

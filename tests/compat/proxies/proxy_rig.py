@@ -26,28 +26,46 @@ _START_LIMIT_S = 60
 _SETTINGS = {"defaultInvisibleTimeMills": "8000", "renewAheadTimeMillis": "5000", "renewSchedulePeriodMillis": "1000"}
 
 
+class OwnBroker:
+    """The broker of a proxy in local mode: its address, its file, and what it has in common with `Broker`."""
+
+    def __init__(self, namesrv: str, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.namesrv = namesrv
+        self.file = folder / "broker.conf"
+        port, self.cluster = free_port(), f"own-{folder.name}"
+        self.address = f"127.0.0.1:{port}"
+        folder.mkdir(parents=True)
+        keys = {
+            "brokerClusterName": self.cluster, "brokerName": self.cluster, "listenPort": str(port),
+            "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", "haListenPort": str(free_port()),
+            "storePathRootDir": str(folder / "store"), "mappedFileSizeCommitLog": str(128 * 1024 * 1024),
+            "namesrvAddr": namesrv, **(settings or {}),
+        }  # fmt: skip
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+
+
 class ProxyProcess:
-    """`mqproxy` before `broker`; `start` again after `end` takes the same port."""
+    """`mqproxy` before `broker`, in local mode if that is its own; `start` again after `end` takes the same port."""
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Broker | OwnBroker,
         folder: Path,
         settings: Mapping[str, str] | None = None,
         python: Path | None = None,
     ) -> None:
         """`python` is that of another checkout, whose proxy is to run."""
-        self._broker = broker
+        self.broker = broker
         self._python = [] if python is None else [str(python)]
         self._settings = {**_SETTINGS, **(settings or {})}
         self._folder = folder
-        self._port = free_port()
+        self.port = free_port()
         self._remoting_port = free_port()
         self._process: ChildProcess | None = None
 
     @property
     def endpoints(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self.port}"
 
     @property
     def remoting_address(self) -> str:
@@ -59,14 +77,16 @@ class ProxyProcess:
             *(self._python or program[:1]),
             *program[1:],
             "-n",
-            self._broker.namesrv,
+            self.broker.namesrv,
             "--json",
             "--log-level",
             "warning",
         ]
-        ports = {"grpcServerPort": str(self._port), "remotingListenPort": str(self._remoting_port)}
+        ports = {"grpcServerPort": str(self.port), "remotingListenPort": str(self._remoting_port)}
         for key, value in {**ports, "bindAddress": "127.0.0.1", **self._settings}.items():
             command += ["--set", f"{key}={value}"]
+        if isinstance(self.broker, OwnBroker):
+            command += ["-pm", "local", "-bc", str(self.broker.file)]
         self._folder.mkdir(parents=True, exist_ok=True)
         self._process = ChildProcess("proxy", command, self._folder)
         self._process.launch()
@@ -83,7 +103,7 @@ class ProxyProcess:
             self._process.end(how, 60.0)
 
 
-def prepare(broker: Broker, run: str, scenarios: Sequence[str]) -> None:
+def prepare(broker: Broker | OwnBroker, run: str, scenarios: Sequence[str]) -> None:
     """Create the topic and the group of each scenario."""
 
     async def create() -> None:

@@ -14,6 +14,7 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.testing import Broker
 from tests.compat import maven
 from tests.compat.ports import free_port
+from tests.compat.proxies.proxy_rig import OwnBroker
 from tests.proxy.remoting.test_remoting_port import Caller
 from tests.proxy.rig import consumer_settings, create_topic, running
 
@@ -29,20 +30,26 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 class ApacheProxy:
-    """RocketMQ's proxy; `end` stops it."""
+    """RocketMQ's proxy, in local mode if `broker` is its own; `end` stops it."""
 
-    def __init__(self, broker: Broker, home: Path) -> None:
+    def __init__(self, broker: Broker | OwnBroker, home: Path) -> None:
         self.grpc_port, self.remoting_port = free_port(), free_port()
         self.log = home / "out.txt"
         settings = {
             "rocketMQClusterName": "DefaultCluster", "namesrvAddr": broker.namesrv,
             "grpcServerPort": self.grpc_port, "remotingListenPort": self.remoting_port,
         }  # fmt: skip
+        mode, memory_mib = "", 384
+        if isinstance(broker, OwnBroker):
+            settings["rocketMQClusterName"] = broker.cluster
+            mode, memory_mib = f"-pm local -bc {broker.file}", 768
         (home / "conf").mkdir(parents=True)
         file = home / "conf" / "rmq-proxy.json"
         file.write_text(json.dumps(settings))
-        program = f'exec {" ".join(maven.short_java())} -Xmx384m -Duser.home={home} -cp "{maven.proxy_classpath()}" '
-        program += f"org.apache.rocketmq.proxy.ProxyStartup -pc {file} > {self.log} 2>&1"
+        program = (
+            f'exec {" ".join(maven.short_java())} -Xmx{memory_mib}m -Duser.home={home} -cp "{maven.proxy_classpath()}" '
+        )
+        program += f"org.apache.rocketmq.proxy.ProxyStartup {mode} -pc {file} > {self.log} 2>&1"
         command = ["env", f"RMQ_PROXY_HOME={home}", "sh", "-c", program]
         self._process = ChildProcess("apache-proxy", command, home)
         self._process.launch()
