@@ -118,11 +118,7 @@ class Proxy:
         auth, gate = auth or AuthSettings(), gate or GateSettings()
         self._clock = clock
         self._on_fatal = on_fatal
-        self._users: SharedUsers | None = None
-        if auth.asks_for_users:
-            if not config.auth_config_path:
-                raise ConfigError("authConfigPath: calls must be signed; give the folder of a broker's auth.json")
-            self._users = SharedUsers(auth, Path(config.auth_config_path), clock)
+        self._users = _users(config, auth, clock)
         self._gate = self._make_grpc_gate(auth, gate)
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_due = Wakeup()
@@ -460,6 +456,15 @@ class Proxy:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             peer_lines.error(logger, "", "event=proxy_task_failed", exc_info=task.exception())
+
+
+def _users(config: ProxyConfig, auth: AuthSettings, clock: Clock) -> SharedUsers | None:
+    """Return the users whose signatures calls must have, None for no users.  Raises ConfigError."""
+    if not auth.asks_for_users:
+        return None
+    if not config.auth_config_path:
+        raise ConfigError("authConfigPath: calls must be signed; give the folder of a broker's auth.json")
+    return SharedUsers(auth, Path(config.auth_config_path), clock)
 
 
 def _metric_labels(config: ProxyConfig) -> dict[str, str]:

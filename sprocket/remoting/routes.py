@@ -339,17 +339,14 @@ class RouteTable:
     def routes(self) -> list[Route]:
         return [entry.route for entry in self.entries.values()]
 
-    def behind(self, guard: Guard) -> "RouteTable":
-        """Return a table of the same routes that serves only what `guard` admits, or what proves the same again."""
+    def behind(self, guard: Guard | None) -> "RouteTable":
+        """Return a table of the same routes that serves only what `guard` admits, or what proves the same again.
+
+        None: it serves everything.
+        """
         return RouteTable(
             self.routes, overload=self.overload, guard=guard, refusals=self.refusals, latency=self.latency
         )
-
-    def without_guard(self) -> "RouteTable":
-        """Return a table of the same routes without a guard; itself if it has none."""
-        if self.guard is None:
-            return self
-        return RouteTable(self.routes, overload=self.overload, refusals=self.refusals, latency=self.latency)
 
     def decode(self, frame: Frame) -> "Decoded":
         """Return a request with its route, or a response.

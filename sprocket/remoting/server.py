@@ -182,7 +182,7 @@ class RemotingServer:
         connect(client, self._make_channel(is_trusted=True))
 
     def _table_for(self, is_trusted: bool) -> RouteTable:
-        return self._table.without_guard() if is_trusted else self._table
+        return self._table.behind(None) if is_trusted and self._table.guard is not None else self._table
 
     def _make_channel(self, *, is_trusted: bool = False) -> RemotingChannel:
         return RemotingChannel(

@@ -747,8 +747,8 @@ MUTANTS: Final = (
     Mutant(
         "signed before the peer proved itself",
         "sprocket/remoting/client.py",
-        "credentials=self.credentials if self._prover is None else None,",
-        "credentials=self.credentials,",
+        "credentials = self.credentials if self._prover is None else None",
+        "credentials = self.credentials",
         "a stranger at an open name server gets an admin signature that never expires",
         ("tests/broker/auth/test_peer_identity.py",),
     ),
