@@ -1,7 +1,7 @@
 """Connections between a client and a server of one process: no socket, no system call.
 
-Each end is a protocol of asyncio, as at a socket.  So order, limits, back-pressure, the close, and all that a server knows
-of a peer are the same.  What one end writes in a turn of the loop the other end reads in the next one, at once.
+Each end is a protocol of asyncio, as at a socket.  So order, limits, back-pressure, the close, and all that a server
+knows of a peer are the same.  What one end writes in a turn of the loop the other end reads in the next one, at once.
 """
 
 import asyncio
