@@ -340,7 +340,7 @@ class RouteTable:
         return [entry.route for entry in self.entries.values()]
 
     def behind(self, guard: Guard | None) -> "RouteTable":
-        """Return a table of these routes that serves only what `guard`, if any, admits, or what proves the same again."""
+        """Return a table of these routes that serves only what `guard`, if any, admits, or what proves that again."""
         return RouteTable(
             self.routes, overload=self.overload, guard=guard, refusals=self.refusals, latency=self.latency
         )
