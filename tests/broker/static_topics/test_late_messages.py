@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 
 from broker.server import Broker
+from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import EndTransactionRequestHeader, SendMessageResponseHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import FORWARD_GROUP, FORWARD_TOPIC
 from store.record.record import Record
+from tests.broker.auth.test_users import GUARDED, INNER
 from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, running_broker
 from tests.broker.rig import records as records_of
 from tests.broker.static_topics.rig import A, B, Site, item, records, site
+from tests.broker.static_topics.test_locks import locks
+from tests.broker.test_sessions import STORE
 from tests.send_headers import send_header
 from tests.waiting import until
 
@@ -123,3 +127,21 @@ async def test_clients_cannot_send_to_the_topic_of_late_messages(tmp_path: Path)
         await two.remapped(LOGIC)
         refused = await two.clients[A].ask(RequestCode.SEND_MESSAGE_V2, send_header(FORWARD_TOPIC), b"x")
         assert "is forbidden" in (refused.remark or "")
+
+
+async def test_late_messages_and_locks_pass_access_control(tmp_path: Path) -> None:
+    async with site(tmp_path, store=STORE, auto_create_subscription_group=True, **GUARDED) as two:
+        plain = [client.remoting for client in two.clients.values()]
+        for client in two.clients.values():
+            client.remoting = RemotingClient(credentials=INNER)
+            await client.heartbeat("other", TOPIC)
+        await two.created()
+        half = await send(two, b"half", TRANSACTION, sys_flag=4)
+        assert await locks(two, A, "c1")
+        await two.remapped(LOGIC)
+        await commit(two, half)
+        await waits_at_leader(two, B, 1, 1)
+        assert not await locks(two, B, "c2")
+        assert await locks(two, B, "c1")
+        for remoting in plain:
+            await remoting.close()
