@@ -19,6 +19,7 @@ Code = wire.Code
 _OF_RESPONSE: Final = {
     ResponseCode.SUCCESS: wire.OK,
     ResponseCode.SYSTEM_BUSY: wire.TOO_MANY_REQUESTS,
+    ResponseCode.FLOW_CONTROL: wire.TOO_MANY_REQUESTS,  # beyond RocketMQ: a quota of the broker is used up
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: wire.NOT_IMPLEMENTED,
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: wire.CONSUMER_GROUP_NOT_FOUND,
     ResponseCode.TOPIC_NOT_EXIST: wire.TOPIC_NOT_FOUND,

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "namesrv": "sprocket_cli.server.mqnamesrv:main",
     "offset": "sprocket_cli.commands.cluster_commands:offset",
     "proxy": "sprocket_cli.server.mqproxy:main",
+    "quota": "sprocket_cli.commands.quota_commands:quota",
     "send": "sprocket_cli.commands.message_commands:send",
     "spark": "sprocket_cli.spark.commands:spark",
     "standalone": "sprocket_cli.server.standalone:standalone",

@@ -63,6 +63,7 @@ class Variant:
     properties: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     access: Access = OPEN
+    quotas: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 # What single features cost, beside `sprocket`.
@@ -83,16 +84,21 @@ VARIANTS = {
     ),
     "tls": Variant(access=Access(has_tls=True)),
     "metrics": Variant({"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}),
+    # So large that nothing is refused.
+    "quotas": Variant(
+        quotas={
+            name: {"name": name, "messagesIn": 1 << 40, "bytesIn": 1 << 50, "messagesOut": 1 << 40}
+            for name in ("topic:*", "address:*")
+        }
+    ),
 }
 
 
 class _Sprocket(SprocketCluster):
     """Sprocket with the console scripts of a folder."""
 
-    def __init__(
-        self, scripts: Path, directory: Path, properties: Mapping[str, str], variables: Mapping[str, str]
-    ) -> None:
-        self._scripts, self._variables = scripts, variables
+    def __init__(self, scripts: Path, directory: Path, properties: Mapping[str, str], variant: Variant) -> None:
+        self._scripts, self._variant = scripts, variant
         super().__init__(directory, properties=properties)
 
     @property
@@ -103,7 +109,11 @@ class _Sprocket(SprocketCluster):
         conf = directory / "conf"
         conf.mkdir()
         (conf / "plain_acl.yml").write_text(_ACCOUNTS)
-        return {"ROCKETMQ_HOME": str(directory), **self._variables}
+        if self._variant.quotas:
+            config = directory / "store" / "config"
+            config.mkdir(parents=True)
+            (config / "quotas.json").write_text(json.dumps({"quotaTable": self._variant.quotas}))
+        return {"ROCKETMQ_HOME": str(directory), **self._variant.variables}
 
 
 def label(engine: str) -> str:
@@ -154,7 +164,7 @@ def _cluster(engine: str, directory: Path, flush: str) -> Cluster:
     if engine != "apache":
         variant, path = VARIANTS.get(engine, Variant()), engine.partition(":")[2]
         scripts = Path(path).absolute() / ".venv" / "bin" if path else Path(sys.executable).parent
-        return _Sprocket(scripts, directory, {**properties, **variant.properties}, variant.variables)
+        return _Sprocket(scripts, directory, {**properties, **variant.properties}, variant)
     try:
         return ApacheCluster(
             directory,

@@ -13,14 +13,13 @@ from typing import Final, TypeAlias
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.quota import RETRY_AFTER_FIELD
 from sprocket.remoting.codes import ResponseCode
 
 # Less is nothing: a sum of times that are no whole numbers in binary is off by less.
 _NOTHING: Final = 1e-6
 # What `left` returns if there is no bound.
 UNBOUND: Final = 1 << 62
-# Field of a refusal: when to try again, ms.  Not in RocketMQ.
-RETRY_AFTER_FIELD: Final = "retryAfterMillis"
 
 
 class Kind(Enum):

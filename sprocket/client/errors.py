@@ -4,10 +4,11 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sprocket.common.errors import ClientError, ConfigError
+from sprocket.remoting.bodies.quota import RETRY_AFTER_FIELD
 from sprocket.remoting.client import ConnectFailed
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
@@ -116,6 +117,14 @@ class PermissionDenied(BrokerRefused):
         )
 
 
+class FlowControlled(BrokerRefused):
+    """A quota of the broker is used up; it admits the next message after `retry_after_s`."""
+
+    def __init__(self, code: int, remark: str | None, address: str, retry_after_s: float) -> None:
+        super().__init__(code, remark, address)
+        self.retry_after_s = retry_after_s
+
+
 class LiteQuotaExceeded(BrokerRefused):
     """A client has too many lite topics, or a broker has; nothing was subscribed or stored."""
 
@@ -158,11 +167,18 @@ def is_access_refusal(code: int | None, remark: str | None) -> bool:
     return code == ResponseCode.SYSTEM_ERROR and _PLAIN_REFUSAL in text
 
 
+_MAX_DIGITS: Final = 12
 _QUOTAS: Final = frozenset({ResponseCode.LMQ_QUOTA_EXCEEDED, ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED})
 
 
-def refusal(code: int, remark: str | None, address: str) -> BrokerRefused:
-    """Return the error for a response that says no: PermissionDenied when access control says it."""
+def refusal(code: int, remark: str | None, address: str, fields: Mapping[str, str] | None = None) -> BrokerRefused:
+    """Return the error for a response that says no: PermissionDenied when access control says it.
+
+    `fields` are those of the response, which may say when to try again.
+    """
+    retry_after = "" if fields is None else fields.get(RETRY_AFTER_FIELD, "")
+    if code == ResponseCode.FLOW_CONTROL and retry_after.isdecimal() and len(retry_after) <= _MAX_DIGITS:
+        return FlowControlled(code, remark, address, int(retry_after) / 1000)
     if code in _QUOTAS:
         return LiteQuotaExceeded(code, remark, address)
     kind = PermissionDenied if is_access_refusal(code, remark) else BrokerRefused

@@ -16,6 +16,7 @@ from ha.slave_session import SlaveSession
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
 from sprocket.common.figures import values
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
+from sprocket.remoting.bodies.quota import Quota
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
@@ -23,6 +24,7 @@ from sprocket.remoting.headers.ha import NegotiateHaSessionRequestHeader, Negoti
 from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader
 from store.flush.confirmation import Arrival
 from tests.broker.fake_slave import FakeSlave
+from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored
 from tests.broker.slave.test_slave_synchronize import in_step, name_server
 from tests.running_copy import copy_of_running
@@ -77,6 +79,22 @@ async def test_tables_come_in_the_stream_of_the_log(tmp_path: Path) -> None:
             (connection,) = master.replication.listener.connections
             assert connection.identity == ("DefaultCluster", "broker-a", 1)
             assert connection.link.acked_offset == master.store.wrote_offset
+
+
+async def test_a_slave_has_its_masters_quotas_and_keeps_them_over_a_restart(tmp_path: Path) -> None:
+    quota = Quota("topic:Orders", messages_in=7)
+    async with (
+        running_broker(tmp_path / "master", store=STORE) as (master, client),
+        slave_of(tmp_path / "slave", master) as slave,
+    ):
+        await until(lambda: session_of(slave))
+        await client.ask_well(RequestCode.SET_QUOTA, body=dumps(quota))
+        quotas = core_of(slave).quotas
+        await until(lambda: quotas.by_name == {quota.name: quota})
+        assert quotas.of_send("Orders")[0].rate == 7
+    async with running_broker(tmp_path / "slave", store=STORE, **SLAVE) as (slave, client):
+        assert core_of(slave).quotas.by_name == {quota.name: quota}
+        assert (await client.ask(RequestCode.SET_QUOTA, body=dumps(quota))).code != ResponseCode.SUCCESS
 
 
 async def test_a_slave_that_has_a_message_has_its_topic(tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ from sprocket import (
     SendFailed,
     SendResult,
     SendSettings,
+    SendStatus,
     TopicNotFound,
 )
 from sprocket.client.send.queue_choice import RoundRobin
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import Request
+from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.client import HeartbeatRequestHeader
 from sprocket.remoting.tls.settings import TlsSettings
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, client_tasks, hang_up, refuse, topic_data
@@ -70,6 +71,23 @@ async def test_message_goes_to_another_broker(name_server: FakeNameServer, broke
         # A broker that has failed is avoided for a while.
         after = [await sender.send(Message("T", b"x")) for _ in range(4)]
         assert {result.queue.broker_name for result in after} == {other.name}
+
+
+async def test_a_message_over_a_quota_waits_and_is_then_sent(name_server: FakeNameServer, brokers: Two) -> None:
+    def limited(request: Request[Any]) -> Response:
+        return Response(ResponseCode.FLOW_CONTROL, "quota", {"retryAfterMillis": "5"})
+
+    async with producer(name_server, retry_times_when_send_failed=1) as sender:
+        for broker in brokers:
+            broker.script.extend([limited] * 3)
+        result = await sender.send(Message("T", b"x"))
+        assert result.status is SendStatus.SEND_OK
+        # The time of the send bounds the wait, and no broker is avoided for a quota.
+        for broker in brokers:
+            broker.script.extend([limited] * 1000)
+        with pytest.raises(SendFailed, match="FLOW_CONTROL") as failed:
+            await sender.send(Message("T", b"x"), timeout_s=0.05)
+        assert set(failed.value.brokers) == {"a", "b"}
 
 
 async def test_every_broker_may_fail_once_more_than_the_retries(name_server: FakeNameServer, brokers: Two) -> None:

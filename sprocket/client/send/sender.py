@@ -15,13 +15,14 @@ from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.topic_route import TopicRoute
-from sprocket.client.connection.wakeup import Wakeup
+from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.errors import (
     AnswerUnreadable,
     BrokerNotFound,
     BrokerRefused,
     ClientError,
     ConnectFailed,
+    FlowControlled,
     PermissionDenied,
     RemotingTimeout,
     SendFailed,
@@ -72,7 +73,9 @@ _MAX_WAYS = 4096
 
 
 def is_retried(refused: BrokerRefused) -> bool:
-    """Return whether another broker may take a refused request; access control is the same on all brokers."""
+    """Return whether another attempt may succeed; access control is the same on all brokers."""
+    if isinstance(refused, FlowControlled):
+        return True
     return refused.code in RETRY_CODES and not isinstance(refused, PermissionDenied)
 
 
@@ -94,6 +97,18 @@ def _queue_key(request: SendRequest) -> str | None:
 def _has_moved(error: ClientError | None) -> bool:
     """Return whether nothing was stored because a logical queue has moved, which is no failed attempt."""
     return isinstance(error, BrokerRefused) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
+
+
+def _is_free(error: ClientError | None) -> bool:
+    """Return whether the broker took nothing and is well, so that the attempt does not count."""
+    return _has_moved(error) or isinstance(error, FlowControlled)
+
+
+def _to_avoid(tried: Sequence[str], error: ClientError | None) -> Sequence[str]:
+    """Return the brokers of which the next attempt must not ask one at once."""
+    if isinstance(error, FlowControlled):
+        return ()
+    return tried if _has_moved(error) else tried[-1:]
 
 
 def _is_bound(request: SendRequest, error: ClientError | None) -> bool:
@@ -300,7 +315,7 @@ class Sender:
         if status is None:
             broker_name = self.instance.broker_name_of(queue)
             address = self.instance.master_address(broker_name) or broker_name
-            refused = refusal(response.code, response.remark, address)
+            refused = refusal(response.code, response.remark, address, response.ext_fields)
             self._refused(attempt, refused)
             raise refused
         now = self._monotonic()
@@ -338,7 +353,7 @@ class Sender:
     def _refused(self, attempt: Attempt, refused: BrokerRefused) -> None:
         if _has_moved(refused):
             self.instance.watch_route(attempt.request.topic)
-        elif is_retried(refused):
+        elif is_retried(refused) and not isinstance(refused, FlowControlled):
             broker_name = self.instance.broker_name_of(attempt.queue)
             self.faults.failed(broker_name, attempt.started, self._monotonic())
             if refused.code in (ResponseCode.NO_PERMISSION, ResponseCode.SERVICE_NOT_AVAILABLE):
@@ -358,7 +373,8 @@ class Sender:
         """Send until a broker has the message, or retries or time are used up.
 
         With `queue` or `sharding_key` there is one target, so there is no second attempt unless the first could not
-        connect, or a logical queue has moved.  `failed` has the queue and the error of an earlier attempt.
+        connect, a logical queue has moved, or a quota was used up: then the message waits.  `failed` has the queue and
+        the error of an earlier attempt.
         Attempts of an idempotent message stay with one queue from the first that may have reached its broker: only that
         broker recognises a duplicate.
         Raises SendFailed, TopicNotFound, NameServerUnreachable, BrokerRefused (for a code that is not retried).
@@ -370,14 +386,13 @@ class Sender:
         sharding_key = _queue_key(request) if sharding_key is None else sharding_key
         target, error = failed or (None, None)
         tried = [self.instance.broker_name_of(target)] if target else []
-        left -= len(tried)
+        left -= 0 if _is_free(error) else len(tried)
         queue = target if target and _is_bound(request, error) else queue
         backoff = Backoff()
         while left > 0 and loop.time() < deadline:
-            if isinstance(error, BrokerRefused) and error.code in _REFRESH_CODES:
-                await self._refresh(request.topic)
+            await self._before_next(request.topic, error, deadline - loop.time())
             target = queue or await self._target(request.topic, sharding_key, tried)
-            if self.instance.broker_name_of(target) in (tried if _has_moved(error) else tried[-1:]):
+            if self.instance.broker_name_of(target) in _to_avoid(tried, error):
                 # The only broker has just failed, or the route has an old leader: give it time.
                 await backoff.pause(deadline - loop.time())
                 target = queue or await self._target(request.topic, sharding_key, tried)
@@ -398,13 +413,20 @@ class Sender:
                 if result.status is SendStatus.SEND_OK or not self.settings.retry_another_broker_when_not_store_ok:
                     return result
                 error = BrokerRefused(ResponseCode.SLAVE_NOT_AVAILABLE, result.status.value, tried[-1])
-            left -= 0 if _has_moved(error) else 1
+            left -= 0 if _is_free(error) else 1
             queue = target if _is_bound(request, error) else queue
             logger.info("event=send_attempt_failed topic=%s broker=%s reason=%r", request.topic, tried[-1], str(error))
         elapsed_ms = round((loop.time() - begun) * 1000)
         if error is None:
             error = RemotingTimeout("the time for the send was over before the first attempt")
         raise SendFailed(request.topic, tried, elapsed_ms, error) from error
+
+    async def _before_next(self, topic: str, error: ClientError | None, left_s: float) -> None:
+        """Do what `error` asks for before the next attempt: refresh the route, or wait until a quota admits it."""
+        if isinstance(error, FlowControlled):
+            await pause(min(error.retry_after_s, max(0.0, left_s)))
+        elif isinstance(error, BrokerRefused) and error.code in _REFRESH_CODES:
+            await self._refresh(topic)
 
     def _max_attempts(self, request: SendRequest, queue: MessageQueue | None, sharding_key: str | None) -> int:
         if (queue or sharding_key is not None) and not isinstance(request, IdempotentRequest):

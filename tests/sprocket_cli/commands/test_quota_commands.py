@@ -1,0 +1,34 @@
+"""`sprocket quota` against a running cluster."""
+
+import json
+from uuid import uuid4
+
+from sprocket_cli import exit_codes
+from tests.sprocket_cli.conftest import Cluster
+from tests.sprocket_cli.test_topic_commands import sprocket
+
+
+def test_a_quota_is_set_listed_used_and_deleted(cluster: Cluster) -> None:
+    topic = f"Quota{uuid4().hex[:8]}"
+    name = f"topic:{topic}"
+    assert sprocket(cluster, "topic", "create", topic).returncode == 0
+    done = sprocket(cluster, "quota", "set", name, "--messages-in", "5", "--storage-bytes", "1000000", "--soft")
+    assert done.returncode == 0 and done.stdout.startswith(f"quota {name} is set at "), done.stderr
+    assert sprocket(cluster, "send", topic, "x").returncode == 0
+    lines = sprocket(cluster, "quota", "list").stdout.splitlines()
+    [line] = [line.split() for line in lines if line.startswith(name)]
+    assert sorted(line) == sorted([name, "messagesIn=5", "storageBytes=1000000", "soft", "all"])
+    for uses in json.loads(sprocket(cluster, "quota", "top", "--json").stdout).values():
+        [use] = [use for use in uses if use["quota"] == name and use["kind"] == "messages_in"]
+        assert (use["limit"], use["usedTotal"], use["resource"]) == (5, 1, f"topic {topic}")
+    assert name in sprocket(cluster, "quota", "top").stdout
+    assert sprocket(cluster, "quota", "delete", name).returncode == 0
+    assert name not in sprocket(cluster, "quota", "list").stdout
+
+
+def test_a_quota_that_makes_no_sense_ends_with_the_brokers_reason(cluster: Cluster) -> None:
+    failed = sprocket(cluster, "quota", "set", "tenant:a", "--requests", "5")
+    assert failed.returncode == exit_codes.FAILURE
+    assert "dimension:pattern" in failed.stderr
+    gone = sprocket(cluster, "quota", "delete", "topic:NoSuchQuota")
+    assert gone.returncode == exit_codes.FAILURE and "there is no quota" in gone.stderr
