@@ -48,6 +48,7 @@ from proxy.handles.renewal import Renewal, nowhere_else
 from proxy.listeners import Listener
 from proxy.remoting.client_routes import ClientRoutes
 from proxy.remoting.forwarder import Forwarder
+from proxy.remoting.lite_routes import LiteRoutes
 from proxy.remoting.message_routes import MessageRoutes
 from proxy.remoting.relay_routes import RelayRoutes, StoredMessages
 from proxy.remoting.remoting_ports import RemotingPorts, TransactionChecks
@@ -126,7 +127,6 @@ class Proxy:
         self._receiving, self._receiving_of = 0, Counter[str]()
         self._ports: list[Port] = []
         self._intake = Intake(config.grpc_max_in_flight_size, config.max_request_bytes)
-
         silent_s, lost_s = config.channel_expired_timeout / 1000, config.client_lost_timeout_millis / 1000
         self.clients = Clients(clock.monotonic, silent_s=silent_s, lost_s=lost_s, died=self._client_died)
         self.consumers = Consumers(clock.monotonic, silent_s)
@@ -134,7 +134,7 @@ class Proxy:
         remoting_gate = self._make_remoting_gate(auth, gate)
         checks = TransactionChecks(self.remoting_producers, remoting_gate, choose)
         self._commands = ClientCommands(self.clients, config.grpc_proxy_relay_request_timeout_in_seconds)
-        self._lite_notices = LiteNotices(self.clients, self._lite_taken_elsewhere)
+        self._lite_notices = LiteNotices(self.clients, self.consumers, self._lite_taken_elsewhere)
         self._relay = RelayRoutes(self.consumers, self._commands, lambda: self._instance.client_id, clock.wall_ms)
         orphans = OrphanedTransactions(self.clients, choose, self._broker_of, clock.wall_ms, checks.passed)
         self._producers = TransactionalProducers(self.clients, lambda: self.metadata, lambda: checks.groups)
@@ -152,6 +152,7 @@ class Proxy:
         self._shared = link and self._make_shared(link, orphaned)
         self._connections = Connections(clock.monotonic)
         self.renewal = self._make_renewal()
+        self._lite = self._make_lite()
         self.syncer = self._make_syncer()
         self._methods = self._make_methods(choose)
         self.remoting = self._make_remoting(remoting_gate)
@@ -172,6 +173,13 @@ class Proxy:
     def _make_shared(self, link: Callable[[], Awaitable[Link]], orphaned: Callable[[], None]) -> SharedClients:
         now, tell = self._clock.monotonic, self._lite_notices.tell
         return SharedClients(link, orphaned, self.clients, self.held, now, tell)
+
+    def _make_lite(self) -> LiteActivity:
+        sets = self._lite_notices.sets
+        lite = LiteActivity(self.brokers, self.metadata, self.clients, self.config, sets, self._spawn)
+        self.clients.on_forget.append(lite.gone)
+        self.consumers.on_left.append(lambda member, group: lite.left(member.client_id, group))
+        return lite
 
     def _make_renewal(self) -> Renewal:
         elsewhere = nowhere_else if self._shared is None else self._shared.held_elsewhere
@@ -207,7 +215,8 @@ class Proxy:
             forwarder, self.metadata, self.consumers, self.remoting_producers, config, self._spawn, self._look_due.set
         )
         clients = ClientRoutes(self.consumers, self.remoting_producers, now, self._look_due.set)
-        routes = [*messages.routes(), *self._relay.for_tools(StoredMessages(self.brokers))]
+        lite = LiteRoutes(forwarder, self._lite, self._spawn)
+        routes = [*messages.routes(), *lite.routes(), *self._relay.for_tools(StoredMessages(self.brokers))]
         return RemotingPorts(config, routes, topics, clients, forwarder, gate)
 
     def _make_methods(self, choose: Callable[[int], int]) -> Methods:
@@ -215,12 +224,11 @@ class Proxy:
         route = RouteActivity(brokers, metadata, config)
         client = ClientActivity(self.clients, self.consumers, self._commands, metadata, config, self._look_due.set)
         send = SendActivity(brokers, metadata, config, partial(choose, 1 << 16))
-        receive = ReceiveActivity(brokers, metadata, self.clients, self.renewal, config, self._spawn)
+        lite = self._lite
+        receive = ReceiveActivity(brokers, metadata, self.clients, self.renewal, config, lite, self._spawn)
         ack = AckActivity(brokers, self.clients, self.renewal, config)
         transaction = TransactionActivity(brokers)
         offsets = OffsetActivity(brokers, config)
-        lite = LiteActivity(brokers, metadata, self.clients, config, self._spawn)
-        self.clients.on_forget.append(lite.gone)
         return Methods(
             unary={
                 "QueryRoute": route.query_route,

@@ -2,7 +2,8 @@
 
 Source: RocketMQ 5.5.0, `ClientActivity.syncLiteSubscription`, `ClientProcessor.syncLiteSubscription`,
 `LiteSubscriptionService`, `GrpcClientSettingsManager.offlineClientLiteSubscription`.  Unlike there a telemetry stream
-that breaks is not the end of the subscriptions: the client may open another.
+that breaks is not the end of the subscriptions: the client may open another.  And the proxy remembers them, for brokers
+that lost theirs with the connection.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Final
 from proxy.brokers.brokers import TIMEOUT_S, Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.rate_limit import RateLimit
+from proxy.clients.lite_sets import LiteSet, LiteSets
 from proxy.clients.registry import Client, Clients
 from proxy.config import ProxyConfig
 from proxy.convert.client_types import is_lite
@@ -43,6 +45,8 @@ _ACTIONS: Final = {
     wire.COMPLETE_ADD: LiteSubscriptionAction.COMPLETE_ADD,
     wire.COMPLETE_REMOVE: LiteSubscriptionAction.COMPLETE_REMOVE,
 }
+# A broker that was told one of them knows all lite topics of the client.
+_WHOLE: Final = frozenset({LiteSubscriptionAction.COMPLETE_ADD, LiteSubscriptionAction.COMPLETE_REMOVE})
 _OPTIONS: Final = {
     "policy": OffsetOptionType.POLICY,
     "offset": OffsetOptionType.OFFSET,
@@ -60,12 +64,14 @@ class LiteActivity:
         metadata: Metadata,
         clients: Clients,
         config: ProxyConfig,
+        sets: LiteSets,
         spawn: Callable[[Coroutine[object, object, None]], object],
     ) -> None:
         self._brokers = brokers
         self._metadata = metadata
         self._clients = clients
         self._config = config
+        self._sets = sets
         self._spawn = spawn
         self._rate = RateLimit(config.max_sync_lite_subscription_rate, brokers.instance.clock.monotonic)
 
@@ -88,26 +94,58 @@ class LiteActivity:
             raise Refusal(wire.TOO_MANY_REQUESTS, f"{what}, clientId={call.client_id}")
         self._clients.seen(call.client_id)
         option = _option(request.offset_option) if is_new and request.HasField("offset_option") else None
-        await self._tell(LiteSubscriptionDTO(action, call.client_id, group_name, topic, names, option, request.version))
+        await self.tell(LiteSubscriptionDTO(action, call.client_id, group_name, topic, names, option, request.version))
         return wire.SyncLiteSubscriptionResponse(status=OK)
 
-    async def _tell(self, change: LiteSubscriptionDTO) -> None:
+    async def tell(self, change: LiteSubscriptionDTO) -> None:
         """Tell every broker of the parent topic.  Raises the first failure when all have answered."""
-        body = dumps(LiteSubscriptionCtlRequestBody([change]))
-        header = LiteSubscriptionCtlRequestHeader()
-
-        async def tell(broker_name: str) -> None:
-            code = RequestCode.LITE_SUBSCRIPTION_CTL
-            response = await self._brokers.ask(broker_name, code, header, body, timeout_s=TIMEOUT_S)
-            self._brokers.success(response, broker_name)
-
-        told = [tell(broker_name) for broker_name in await self._brokers.readable(change.topic)]
-        for outcome in await asyncio.gather(*told, return_exceptions=True):
+        names = await self._brokers.readable(change.topic)
+        lite_set = self._sets.open(change.client_id, change.group, change.topic)
+        async with lite_set.lock:
+            told = [self._tell_one(broker_name, change, lite_set) for broker_name in names]
+            outcomes = await asyncio.gather(*told, return_exceptions=True)
+            if not all(isinstance(outcome, BaseException) for outcome in outcomes):
+                self._sets.changed(change)
+        for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
 
+    async def _tell_one(self, broker_name: str, change: LiteSubscriptionDTO, lite_set: LiteSet) -> None:
+        body = dumps(LiteSubscriptionCtlRequestBody([change]))
+        code, header = RequestCode.LITE_SUBSCRIPTION_CTL, LiteSubscriptionCtlRequestHeader()
+        response = await self._brokers.ask(broker_name, code, header, body, timeout_s=TIMEOUT_S)
+        self._brokers.success(response, broker_name)
+        channel = self._brokers.open_channel(broker_name)
+        if channel is not None and (broker_name not in lite_set.told or change.action in _WHOLE):
+            lite_set.told[broker_name] = channel
+
+    def is_known(self, client_id: str, group: str, broker_name: str) -> bool:
+        """Return whether `ensure_known` has nothing to do."""
+        lite_set = self._sets.get(client_id, group)
+        return lite_set is None or self._knows(lite_set, broker_name)
+
+    async def ensure_known(self, client_id: str, group: str, topic: str, broker_name: str) -> None:
+        """State the set of a client again to a broker that was not told over the connection of now.
+
+        The connection was lost, the broker was restarted, or its group has another master.  Raises as `tell`.
+        """
+        lite_set = self._sets.get(client_id, group)
+        if lite_set is None or lite_set.topic != topic or self._knows(lite_set, broker_name):
+            return
+        async with lite_set.lock:
+            if lite_set.names and not self._knows(lite_set, broker_name):
+                action = LiteSubscriptionAction.COMPLETE_ADD
+                names = list(lite_set.names)
+                change = LiteSubscriptionDTO(action, client_id, group, topic, names)
+                await self._tell_one(broker_name, change, lite_set)
+
+    def _knows(self, lite_set: LiteSet, broker_name: str) -> bool:
+        told = lite_set.told.get(broker_name)
+        return told is not None and told is self._brokers.open_channel(broker_name)
+
     def gone(self, client: Client) -> None:
         """Let the brokers forget a client that has ended or died, if its telemetry stream came to this process."""
+        self._sets.forget(client.client_id)
         if client.is_here and is_lite(client.reported):
             assert client.reported is not None
             wanted = client.reported.subscription
@@ -115,9 +153,16 @@ class LiteActivity:
                 action = LiteSubscriptionAction.COMPLETE_REMOVE
                 self._spawn(self._leave(LiteSubscriptionDTO(action, client.client_id, full_name(wanted.group), topic)))
 
+    def left(self, client_id: str, group: str) -> None:
+        """Let the brokers forget a remoting client that has left its group."""
+        lite_set = self._sets.get(client_id, group)
+        if lite_set is not None:
+            action = LiteSubscriptionAction.COMPLETE_REMOVE
+            self._spawn(self._leave(LiteSubscriptionDTO(action, client_id, group, lite_set.topic)))
+
     async def _leave(self, change: LiteSubscriptionDTO) -> None:
         try:
-            await self._tell(change)
+            await self.tell(change)
         except (ClientError, Refusal) as error:
             # The brokers forget the client when it has been silent for a while.
             peer_lines.info(

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Final, NamedTuple
 
+from proxy.activity.lite import LiteActivity
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.receipts import Receipt
@@ -63,6 +64,7 @@ class ReceiveActivity:
         clients: Clients,
         renewal: Renewal,
         config: ProxyConfig,
+        lite: LiteActivity,
         spawn: Callable[[Coroutine[object, object, None]], "asyncio.Task[None]"],
     ) -> None:
         self._brokers = brokers
@@ -70,6 +72,7 @@ class ReceiveActivity:
         self._clients = clients
         self._renewal = renewal
         self._config = config
+        self._lite = lite
         self._spawn = spawn
         self._round_robin: dict[str, int] = {}
 
@@ -107,6 +110,7 @@ class ReceiveActivity:
         attempt_id = request.attempt_id if request.HasField("attempt_id") else None
         header: PopMessageRequestHeader | PopLiteMessageRequestHeader
         if source.is_lite:
+            await self._lite.ensure_known(call.client_id, group, topic, broker_name)
             header = PopLiteMessageRequestHeader(
                 client_id=call.client_id, consumer_group=group, topic=topic, max_msg_num=max_messages,
                 invisible_time=invisible_ms, poll_time=wait_ms, attempt_id=attempt_id,

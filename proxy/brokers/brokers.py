@@ -100,6 +100,11 @@ class Brokers:
         channel = await self._channel(broker_name)
         return await channel.request(code, header, body, timeout_s=timeout_s)
 
+    def open_channel(self, broker_name: str) -> RemotingChannel | None:
+        """Return the connection to a master, if there is one now."""
+        address = self.instance.master_address(broker_name)
+        return None if address is None else self.instance.remoting.open_channel(address)
+
     async def _channel(self, broker_name: str) -> RemotingChannel:
         address = self.instance.master_address(broker_name)
         if address is None:

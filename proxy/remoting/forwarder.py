@@ -58,7 +58,7 @@ class Forwarder:
         `fields` replace those of the request; `broker_name` is the broker, if the fields do not say it.
         """
         fields = request.header if fields is None else fields
-        name = broker_name or named_broker(request.code, fields) or self._known_only_broker(request.code, fields)
+        name = broker_name or self.broker_of(request.code, fields)
         self._enter(request)
         instance = self._brokers.instance
         address = None if name is None else instance.master_address(name)
@@ -67,6 +67,10 @@ class Forwarder:
             self._spawn(self._forward_later(request, fields, name, timeout_s))
         else:
             self._pass_on(channel, request, fields, timeout_s)
+
+    def broker_of(self, code: int, fields: Fields) -> str | None:
+        """Return the broker that a request names, else the only one of its topic, if clients were told of one alone."""
+        return named_broker(code, fields) or self._known_only_broker(code, fields)
 
     def _enter(self, request: Request[Any]) -> None:
         attributes = request.channel.attributes

@@ -190,7 +190,7 @@ class MessageRoutes:
         if not sys_flag & _WITH_SUBSCRIPTION:
             # The client relies on its heartbeat, which only the proxy got.
             fields = self._with_subscription(fields, sys_flag)
-        self._forwarder.forward(request, self._limit_s(fields, "suspendTimeoutMillis"), fields=fields)
+        self._forwarder.forward(request, held_limit_s(fields, "suspendTimeoutMillis"), fields=fields)
 
     def _with_subscription(self, fields: Fields, sys_flag: int) -> Fields:
         group, topic = fields.get("consumerGroup") or "", fields.get("topic") or ""
@@ -207,10 +207,7 @@ class MessageRoutes:
         }
 
     def _held(self, request: Request[Fields]) -> None:
-        self._forwarder.forward(request, self._limit_s(request.header, "pollTime"))
-
-    def _limit_s(self, fields: Fields, name: str) -> float:
-        return min(max(_number(fields, name), 0), _MAX_HOLD_MS) / 1000 + _HELD_SLACK_S
+        self._forwarder.forward(request, held_limit_s(request.header, "pollTime"))
 
     # Requests whose body names the broker
 
@@ -224,6 +221,11 @@ class MessageRoutes:
     def _batch_ack(self, request: Request[Fields]) -> None:
         body = read_batch_ack(request.body)
         self._forwarder.forward(request, _TIMEOUT_S, broker_name=body.broker_name or None)
+
+
+def held_limit_s(fields: Fields, name: str) -> float:
+    """Return how long to wait for the answer to a request that asks to be held for the field `name`, ms."""
+    return min(max(_number(fields, name), 0), _MAX_HOLD_MS) / 1000 + _HELD_SLACK_S
 
 
 def type_of_encoded(properties: bytes) -> str:

@@ -126,6 +126,11 @@ class LightQueue(ConsumeQueue):
 
     # Sleep
 
+    @property
+    def is_awake(self) -> bool:
+        """Whether it has what reads and writes need."""
+        return self._work is not None
+
     def work(self) -> _Work:
         """Return what reads and writes need; made now if necessary."""
         work = self._work

@@ -11,9 +11,21 @@ import pytest
 
 from acl.auth.settings import AuthSettings
 from proxy.activity.receive import MAX_HELD
+from sprocket.client.pop.lite_popped import lite_popped_messages
 from sprocket.grpc_wire import messaging_pb2 as wire
-from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.bodies.lite import LiteSubscriptionAction, LiteSubscriptionCtlRequestBody, LiteSubscriptionDTO
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse, Request
 from sprocket.remoting.headers.client import GetConsumerConnectionListRequestHeader
+from sprocket.remoting.headers.lite import (
+    NotifyUnsubscribeLiteRequestHeader,
+    PopLiteMessageRequestHeader,
+    PopLiteMessageResponseHeader,
+)
+from sprocket.remoting.headers.pop import AckMessageRequestHeader
+from sprocket.remoting.routes import Action, Resource, Route
 from sprocket.testing import Broker
 from tests.proxy.remoting.test_remoting_port import Caller
 from tests.proxy.rig import (
@@ -52,6 +64,15 @@ class Lite:
         for body in bodies:
             answer = await self.producer.send(self.topic, body, lite_topic=lite, message_type=wire.LITE)
             assert answer.status.code == wire.OK, answer
+
+    async def send_after_restart(self, lite: str, body: str) -> None:
+        """Send as soon as the proxy has a connection to the broker again."""
+        for _ in range(100):
+            answer = await self.producer.send(self.topic, body, lite_topic=lite, message_type=wire.LITE)
+            if answer.status.code == wire.OK:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(answer)
 
     async def sync(self, client: GrpcClient, action: int, *names: str, **fields: Any) -> wire.Status:
         request = wire.SyncLiteSubscriptionRequest(
@@ -132,6 +153,22 @@ async def test_held_receive_wakes_when_a_message_of_the_lite_topic_comes(lite: L
     await asyncio.sleep(0.1)
     await lite.send("chat", "late")
     assert await asyncio.wait_for(receiving, _LIMIT_S) == [("chat", "late")]
+
+
+async def test_proxy_states_the_lite_topics_of_a_client_again_to_a_broker_that_was_restarted(tmp_path: Path) -> None:
+    keys = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    with Broker(tmp_path, properties=keys) as broker:
+        async with running(broker) as rig:
+            lite = await _lite(broker, rig)
+            consumer = await lite.consumer()
+            await lite.subscribe(consumer, "one", "two")
+            assert (await lite.sync(consumer, wire.PARTIAL_REMOVE, "two")).code == wire.OK
+            for stop in (broker.kill, broker.stop):
+                await asyncio.to_thread(stop)
+                await asyncio.to_thread(broker.start)
+                await lite.send_after_restart("one", "after it")
+                assert await lite.bodies(consumer, 1) == [("one", "after it")]
+            assert await lite.bodies(consumer, 0, wait_s=0) == []
 
 
 async def test_settings_tell_the_quota_and_the_longest_name(broker: Broker) -> None:
@@ -442,3 +479,63 @@ async def test_subscriptions_reach_every_broker_of_the_parent(broker: Broker, tm
             assert len(found) == 40
             for name in names:
                 assert [body for lite_topic, body in found if lite_topic == name] == ["one", "two"]
+
+
+def _lite_change(lite: Lite, client_id: str, action: str, *names: str) -> bytes:
+    change = LiteSubscriptionDTO(LiteSubscriptionAction(action), client_id, lite.group, lite.topic, list(names))
+    return dumps(LiteSubscriptionCtlRequestBody([change]))
+
+
+async def _pop(caller: Caller, lite: Lite, client_id: str) -> ReceivedResponse:
+    header = PopLiteMessageRequestHeader(
+        client_id=client_id, consumer_group=lite.group, topic=lite.topic, max_msg_num=8, invisible_time=60_000,
+        poll_time=5_000, born_time=0,
+    )  # fmt: skip
+    return await caller.ask(RequestCode.POP_LITE_MESSAGE, header)
+
+
+async def test_remoting_client_consumes_lite_topics_at_the_proxy(broker: Broker, lite: Lite) -> None:
+    caller = Caller(lite.rig)
+    await caller.route(lite.topic)
+    await caller.heartbeat("one", lite.group, lite.topic)
+    code = RequestCode.LITE_SUBSCRIPTION_CTL
+    assert (await caller.ask(code, None, _lite_change(lite, "one", "PARTIAL_ADD", "chat"))).code == 0
+    refused = await caller.ask(code, None, b"")
+    assert refused.code == ResponseCode.ILLEGAL_OPERATION
+    await lite.send("chat", "a")
+    answer = await _pop(caller, lite, "one")
+    assert answer.code == 0, answer.remark
+    header = answer.header(PopLiteMessageResponseHeader)
+    (popped,) = lite_popped_messages(answer.body, header, lite.topic, "broker", 0.0)
+    handle = popped.handle
+    ack = AckMessageRequestHeader(
+        consumer_group=lite.group, topic=lite.topic, queue_id=0, offset=handle.queue_offset, lite_topic="chat",
+        extra_info=handle.encode(),
+    )  # fmt: skip
+    assert (await caller.ask(RequestCode.ACK_MESSAGE, ack)).code == 0
+    await caller.client.close()
+
+
+async def test_remoting_client_of_an_exclusive_group_hears_that_a_lite_topic_was_taken(
+    broker: Broker, rig: Rig
+) -> None:
+    lite, heard = await _lite(broker, rig, sub_model="Exclusive"), asyncio.Queue[str]()
+
+    def taken(request: Request[NotifyUnsubscribeLiteRequestHeader]) -> None:
+        heard.put_nowait(request.header.lite_topic)
+
+    caller = Caller(rig)
+    caller.client = RemotingClient(
+        [
+            Route(
+                RequestCode.NOTIFY_UNSUBSCRIBE_LITE, NotifyUnsubscribeLiteRequestHeader, taken, Resource.NONE,
+                Action.NONE,
+            )
+        ]
+    )  # fmt: skip
+    await caller.heartbeat("one", lite.group, lite.topic)
+    code = RequestCode.LITE_SUBSCRIPTION_CTL
+    assert (await caller.ask(code, None, _lite_change(lite, "one", "PARTIAL_ADD", "a", "b"))).code == 0
+    assert (await caller.ask(code, None, _lite_change(lite, "two", "PARTIAL_ADD", "b"))).code == 0
+    assert await asyncio.wait_for(heard.get(), _LIMIT_S) == "b"
+    await caller.client.close()

@@ -62,11 +62,11 @@ def test_questions_about_a_quiet_queue_do_not_wake_it(tmp_path: Path) -> None:
     view = queue.entries(0, 2)
     _write(other, 1)
     light.rest()
-    assert queue._work is None
+    assert not queue.is_awake
     assert (queue.has_pending, queue.unflushed_bytes(), queue.files_to_flush()) == (False, 0, ([], 2))
     assert (queue.first_unit, queue.capacity_unit, queue.magic, queue.queue_id) == (0, 4, -626843481, 0)
     queue.close()
-    assert queue._work is None
+    assert not queue.is_awake
     assert view["physical_offset"].tolist() == [0, 100], "slices of a closed file stay valid"
 
 
@@ -79,5 +79,5 @@ def test_a_queue_of_a_list_is_taken_with_its_first_entries_and_nothing_is_opened
     assert not again.load_listed(0, 5), "the list says more than one file"
     assert again.load_listed(0, 3)
     assert again.border_units(0, 3) == ((0, 100, 7), (200, 100, 7), (0, 0, 0))
-    assert again._work is None
+    assert not again.is_awake
     assert not LightQueue(light, "%LMQ%other").load_listed(0, 3)
