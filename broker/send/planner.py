@@ -19,10 +19,11 @@ from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
 from broker.quota.bucket import Buckets
 from broker.quota.quotas import CallerChannel, Quotas
 from broker.send.send_form import SendForm
-from broker.topic.attributes import QUEUE_TYPE
+from broker.topic.attributes import QUEUE_TYPE, sharding_queues
 from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, led_items, led_queue_ids, own_item
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
@@ -57,6 +58,7 @@ class Why(Enum):
     LIGHT = "the number of light topics has no bound"
     RETRY = "a retry may be a dead letter"
     BATCHES = "the topic keeps a client's batch as one record"
+    SHARDED = "the topic grows, so the number of queues that a key chose from is checked"
 
 
 class SendKey(NamedTuple):
@@ -71,6 +73,7 @@ class SendPlan(ServedPlan):
     """How sends with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
     `queue_id` is a physical queue; `logical_id` is the queue of the request, if the topic is static.
+    `sharding_queues` is the number of queues that keys choose from; None if it is not checked.
     `queue` is None if there is none yet: then a kernel takes only messages that wait in a topic of the broker first.
     `sys_flag` is added to that of each message, and so is `flags`, which has RETRY_MARK too.  A topic of type BatchCQ
     `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).  Each send is charged to `buckets`.
@@ -88,6 +91,7 @@ class SendPlan(ServedPlan):
     is_lasting: bool
     buckets: Buckets = ()
     logical_id: int | None = None
+    sharding_queues: int | None = None
 
     @property
     def reported_queue_id(self) -> int:
@@ -171,6 +175,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
                 if plan.reason is Reason.QUEUE_NOT_EXIST:
                     peer_lines.warning(logger, peer, "event=send_refused reason=queue_id topic=%s queue=%d", *key)
                 raise plan.error(peer)
+        if plan.sharding_queues is not None and header.sharding_queues not in (None, plan.sharding_queues):
+            raise _other_sharding(header, plan.sharding_queues)
         if self._topics.unsaved:
             self._topics.rely_on(key.topic)
         if plan.needs_handler is Why.ANY_QUEUE:
@@ -251,6 +257,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         is_retry = name.startswith(RETRY_PREFIX)
         keeps_batches = topic.attributes.get(QUEUE_TYPE) == QueueType.BATCH
         is_unsaved = name in self._topics.unsaved
+        sharded = sharding_queues(topic.attributes)
         if key.queue_id < 0:
             why = Why.ANY_QUEUE
         elif is_unsaved:
@@ -261,6 +268,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             why = Why.RETRY
         elif keeps_batches:
             why = Why.BATCHES
+        elif sharded is not None:
+            why = Why.SHARDED
         else:
             queue = self._store.plain_queue(name, key.queue_id)
         sys_flag = int(SysFlag.MULTI_TAGS) if topic.topic_filter_type == "MULTI_TAG" else 0
@@ -269,6 +278,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             is_retry, keeps_batches, why,
             is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
             buckets=() if self.quotas is None else self.quotas.of_send(name),
+            sharding_queues=sharded,
         )  # fmt: skip
 
     def _static_plan(self, key: SendKey, topic: TopicConfig, detail: TopicQueueMappingDetail) -> SendPlan | Refused:
@@ -311,6 +321,13 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         if self.quotas is not None and name in self.quotas.closed:
             return Refused(ResponseCode.FLOW_CONTROL, self.quotas.closed[name], Reason.QUOTA)
         return None
+
+
+def _other_sharding(header: SendHeader, count: int) -> RequestError:
+    """Return the refusal of a send whose key chose among another number of queues; clients ask for the route then."""
+    grown = f"its keys choose from {count}" if count else "it grows, try again"
+    remark = f"the sharding key chose from {header.sharding_queues} queues of topic {header.topic}: {grown}"
+    return RequestError(ResponseCode.NOT_LEADER_FOR_QUEUE, remark, Reason.QUEUE_NOT_EXIST)
 
 
 def _no_queue(topic: TopicConfig, queue_id: int) -> Refused:

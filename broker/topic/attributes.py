@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from broker import attributes
 from broker.attributes import Attribute, one_of
+from sprocket.common import limits
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.message_type import MessageType
@@ -17,6 +18,8 @@ QUEUE_TYPE = "queue.type"
 RESERVE_TIME = "reserve.time"
 # Number of newest bytes of each queue of the topic that consumers may read.  Not in RocketMQ.
 RETENTION_BYTES = "retention.bytes"
+# Number of queues that sharding keys choose from; 0 while the topic grows: messages with a key wait.  Not in RocketMQ.
+SHARDING_QUEUES = "sharding.queues"
 # Minutes without a message after which a lite topic of this parent is deleted.
 LITE_EXPIRATION = "lite.topic.expiration"
 _MAX_EXPIRATION_MINUTES = 30 * 24 * 60
@@ -29,6 +32,16 @@ def _is_bound(text: str) -> bool:
 
 def _is_expiration(text: str) -> bool:
     return _is_bound(text) and int(text) <= _MAX_EXPIRATION_MINUTES
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len(str(limits.MAX_ROUTE_QUEUES))
+
+
+def sharding_queues(values: Mapping[str, str] | None) -> int | None:
+    """Return the number of queues that sharding keys choose from; None if brokers do not check it."""
+    text = (values or {}).get(SHARDING_QUEUES, "")
+    return int(text) if _is_count(text) else None
 
 
 def lite_expiration_minutes(values: Mapping[str, str] | None) -> int | None:
@@ -53,6 +66,7 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     RESERVE_TIME: Attribute(_is_bound, "a number of hours, or -1", True),
     LITE_EXPIRATION: Attribute(_is_expiration, f"a number of minutes up to {_MAX_EXPIRATION_MINUTES}, or -1", True),
     RETENTION_BYTES: Attribute(_is_bound, "a number of bytes, or -1", True),
+    SHARDING_QUEUES: Attribute(_is_count, "a number of queues, or 0", True),
 }
 
 

@@ -44,7 +44,7 @@ _MAX_MESSAGES: Final = 1024
 # The last offset of a batch must fit 63 bits.
 _OFFSET_LIMIT: Final = (1 << 63) - _MAX_MESSAGES
 # How often a send looks for the broker that leads a logical queue now, and how much longer it waits each time.
-_MAX_MOVES: Final = 5
+_MAX_MOVES: Final = 8
 _MOVED_S: Final = 0.1
 _BATCHABLE: Final = frozenset({"NORMAL", "FIFO"})
 # Offset of the record in the log, in the last 8 bytes of the offset message id, as hexadecimal digits.
@@ -114,8 +114,9 @@ class SendActivity:
         moves = 0
         while True:
             queue = self._queue(route, key, failed)
+            sharding_queues = len(route.publish) if key else None
             try:
-                response = await self._brokers.send(request, queue, messages[0].born_ms)
+                response = await self._brokers.send(request, queue, messages[0].born_ms, sharding_queues)
             except (ConnectFailed, Refusal):
                 # Nothing was sent.  A message group stays with its queue, and a lite topic with its broker.
                 self._brokers.instance.request_refresh(topic)
@@ -124,7 +125,7 @@ class SendActivity:
                     raise
                 continue
             if response.code == ResponseCode.NOT_LEADER_FOR_QUEUE and moves < _MAX_MOVES:
-                # Nothing was stored: the logical queue has moved, which name servers learn at once.
+                # Nothing was stored: the logical queue has moved, which name servers learn at once; or the topic grows.
                 moves += 1
                 await pause(_MOVED_S * (moves - 1))
                 route = await self._brokers.instance.refresh_route(topic)

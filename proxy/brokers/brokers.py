@@ -22,7 +22,7 @@ from sprocket.client.errors import AnswerUnreadable, ClientError, TopicNotFound,
 from sprocket.client.pop.lite_popped import lite_popped_messages
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages
 from sprocket.client.pull.record_decoder import decode_records
-from sprocket.client.send.send_request import SendRequest
+from sprocket.client.send.send_request import SendRequest, sharded
 from sprocket.common import limits
 from sprocket.common.errors import ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
@@ -112,17 +112,22 @@ class Brokers:
         remoting = self.instance.remoting
         return remoting.open_channel(address) or await remoting.channel(address)
 
-    async def send(self, request: SendRequest, queue: MessageQueue, born_ms: int) -> ReceivedResponse:
-        """Return the response of a master to a send, which may wait a moment for others, see `Pace`."""
+    async def send(
+        self, request: SendRequest, queue: MessageQueue, born_ms: int, sharding_queues: int | None = None
+    ) -> ReceivedResponse:
+        """Return the response of a master to a send, which may wait a moment for others, see `Pace`.
+
+        `sharding_queues` is the number of queues that a message group chose from; None without a group.
+        """
         moment = self._sends.moment()
         if moment is not None:
             await moment
         with self._sends:
             channel = await self._channel(queue.broker_name)
             if channel.is_signing or len(request.body) > _LARGE_BODY_BYTES:
-                fields = request.ext_fields(request.topic, SEND_SETTINGS, queue, born_ms)
+                fields = request.ext_fields(request.topic, SEND_SETTINGS, queue, born_ms) | sharded(sharding_queues)
                 return await channel.request(request.code, fields, request.body, timeout_s=TIMEOUT_S)
-            header, opaque = send_header(request.code, queue), channel.next_opaque()
+            header, opaque = send_header(request.code, queue, sharding_queues), channel.next_opaque()
             numbers = request.sys_flag, born_ms, request.flag
             prefix = header.prefix(opaque, *numbers, request.properties, len(request.body))
             answer: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()

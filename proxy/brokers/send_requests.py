@@ -12,6 +12,9 @@ _KNOWN: Final = 4096
 
 
 @lru_cache(_KNOWN)
-def send_header(code: int, queue: MessageQueue) -> SendHeader:
-    """Return the encoder of the requests with this code to `queue`; the producer group is the topic."""
-    return header_to(queue, queue.topic, SEND_SETTINGS, code)
+def send_header(code: int, queue: MessageQueue, sharding_queues: int | None = None) -> SendHeader:
+    """Return the encoder of the requests with this code to `queue`; the producer group is the topic.
+
+    `sharding_queues` is the number of queues that a message group chose from; None without a group.
+    """
+    return header_to(queue, queue.topic, SEND_SETTINGS, code, sharding_queues)

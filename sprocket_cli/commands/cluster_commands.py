@@ -92,6 +92,59 @@ def create_topic(
         click.echo(f"topic {name} has {topic_change.count_text(count, 'queue')} on {on}")
 
 
+@topic.command("grow")
+@click.argument("name")
+@namesrv_option
+@click.option(
+    "--queues", type=click.IntRange(1, 65535), required=True, help="Queues on each broker; of a static topic, in all."
+)
+@click.option("--skip-group", "skipped", multiple=True, metavar="GROUP", help="Do not wait for this group; repeatable.")
+@click.option(
+    "--max-lag",
+    type=click.IntRange(0),
+    default=1000,
+    show_default=True,
+    help="Begin when no group has more messages to read.",
+)
+@click.option(
+    "--max-pause",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds that messages with a sharding key wait at most, while groups read to the end.",
+)
+@click.option(
+    "--settle", "settle_s", type=click.FloatRange(0), default=60.0, show_default=True,
+    help="Seconds after which no producer has an older route.",
+)  # fmt: skip
+def grow_topic(
+    name: str,
+    namesrv: str | None,
+    queues: int,
+    skipped: tuple[str, ...],
+    max_lag: int,
+    max_pause: float,
+    settle_s: float,
+) -> None:
+    """Give topic NAME more queues, and keep the order of messages with the same sharding key.
+
+    Sprocket's producers and proxies wait with such messages until groups have read what was sent before; other messages
+    flow on. Producers of RocketMQ do not wait. If the command stops anywhere, repeat it.
+    """
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.static_topics import StaticTopics
+    from sprocket.client.admin.topic_growth import Limits, TopicGrowth
+    from sprocket.client.connection.identity import random_number
+    from sprocket.common.clock import SystemClock
+
+    async def grow(admin: AdminClient) -> None:
+        static = StaticTopics(admin, wall_ms=SystemClock().wall_ms, random=random_number)
+        limits = Limits(max_lag=max_lag, pause_s=max_pause, settle_s=settle_s)
+        await TopicGrowth(admin, static, click.echo).grow(name, queues, limits, skipped)
+
+    with_admin(namesrv, grow)
+
+
 @topic.command("route")
 @click.argument("name")
 @namesrv_option

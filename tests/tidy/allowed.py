@@ -28,7 +28,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/client/deduplication/sqlite_claims.py", "sleep"): "edge: tries again to open a file that others hold",
     ("sprocket/client/deduplication/deduplicator.py", "sleep"): "edge: waits between two requests to a database",
     # remoting
-    ("sprocket/client/admin/broker_drain.py", "sleep"): "edge: the pause between two looks at a broker that is drained",
     ("sprocket/remoting/server.py", "sleep"): "edge: the listening side's sweep",
     ("sprocket/remoting/listening.py", "network"): "edge: whether the loop's socket listens by now",
     ("sprocket/remoting/flow/receive_window.py", "network"): "edge: the options of a connection that the loop has made",

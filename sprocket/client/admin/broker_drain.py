@@ -13,6 +13,7 @@ from typing import Final
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.static_topics import StaticTopics
+from sprocket.client.connection.wakeup import pause
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
 from sprocket.remoting.bodies.stats import OffsetWrapper
@@ -187,7 +188,7 @@ class BrokerDrain:
             if text != shown:
                 self._say(text)
                 shown = text
-            await asyncio.sleep(_LOOK_S)
+            await pause(_LOOK_S)
 
     # Forgetting
 

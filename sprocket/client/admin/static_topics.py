@@ -134,7 +134,8 @@ class StaticTopics:
     async def finish(self, topic: str, *, exact: bool = False, on_step: OnStep = lambda step: None) -> bool:
         """Finish a change that stopped half-way; return whether there was one.  All brokers must be registered."""
         configs = await self.configs(topic)
-        if not configs or not is_unfinished(topic, configs):
+        is_static = any(config.mapping_detail is not None for config in configs.values())
+        if not is_static or not is_unfinished(topic, configs):
             return False
         plan = finishing_plan(topic, configs, now_ms=self._wall_ms(), random=self._random)
         await self.remap(topic, await self._completed(plan), exact=exact, on_step=on_step)

@@ -20,6 +20,7 @@ from sprocket.common import limits
 from sprocket.engine.choice import native
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.send import SHARDING_QUEUES_FIELD
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.message_type import MAX_PRIORITY
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX
@@ -136,11 +137,21 @@ class SendRequest:
         return fields
 
 
-def header_to(queue: MessageQueue, group: str, settings: SendSettings, code: int = PLAIN) -> SendHeader:
-    """Return the encoder of the requests of one code to `queue`, for a producer of `group`."""
+def header_to(
+    queue: MessageQueue, group: str, settings: SendSettings, code: int = PLAIN, sharding_queues: int | None = None
+) -> SendHeader:
+    """Return the encoder of the requests of one code to `queue`, for a producer of `group`.
+
+    `sharding_queues` is the number of queues that the messages' keys chose from.
+    """
     request = SendRequest(queue.topic, b"", "", "")
     request.code = code
-    return SendHeader(code, request.ext_fields(group, settings, queue, 0))
+    return SendHeader(code, request.ext_fields(group, settings, queue, 0) | sharded(sharding_queues))
+
+
+def sharded(queues: int | None) -> dict[str, str]:
+    """Return the field that says from how many queues a sharding key chose; none without a key."""
+    return {} if queues is None else {SHARDING_QUEUES_FIELD: str(queues)}
 
 
 class IdempotentRequest(SendRequest):

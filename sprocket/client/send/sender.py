@@ -33,7 +33,7 @@ from sprocket.client.send.compiled_starts import ENGINE, CompiledStarts
 from sprocket.client.send.fault_tolerance import SLOW_S, FaultTolerance
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.client.send.send_header import SendHeader
-from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings, header_to
+from sprocket.client.send.send_request import PLAIN, IdempotentRequest, SendRequest, SendSettings, header_to, sharded
 from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.common.errors import InvariantError
 from sprocket.remoting.bodies.client import MessageQueue
@@ -275,11 +275,12 @@ class Sender:
         queue: MessageQueue,
         timeout_s: float,
         way: _Way | None = None,
+        sharding: int | None = None,
     ) -> Attempt:
         now_ms = self._wall_ms()
         attempt = Attempt(request, queue, self._monotonic())
         if way is None or channel.is_signing or not _is_plain(request):
-            fields = request.ext_fields(self.group, self.settings, self._located(queue), now_ms)
+            fields = request.ext_fields(self.group, self.settings, self._located(queue), now_ms) | sharded(sharding)
             channel.request_for(attempt, request.code, fields, request.body, timeout_s=timeout_s)
         else:
             opaque, body = channel.next_opaque(), request.body
@@ -387,19 +388,21 @@ class Sender:
         target, error = failed or (None, None)
         tried = [self.instance.broker_name_of(target)] if target else []
         left -= 0 if _is_free(error) else len(tried)
-        queue = target if target and _is_bound(request, error) else queue
+        given, queue = queue, target if target and _is_bound(request, error) else queue
+        sharding: int | None = None
         backoff = Backoff()
         while left > 0 and loop.time() < deadline:
             await self._before_next(request.topic, error, deadline - loop.time())
-            target = queue or await self._target(request.topic, sharding_key, tried)
+            target, sharding = await self._target(request.topic, queue, sharding_key, tried, sharding)
             if self.instance.broker_name_of(target) in _to_avoid(tried, error):
                 # The only broker has just failed, or the route has an old leader: give it time.
                 await backoff.pause(deadline - loop.time())
-                target = queue or await self._target(request.topic, sharding_key, tried)
+                target, sharding = await self._target(request.topic, queue, sharding_key, tried, sharding)
             tried.append(self.instance.broker_name_of(target))
             try:
                 channel = await self._connect(target)
-                result = await self.finish(self._write(channel, request, target, deadline - loop.time()))
+                attempt = self._write(channel, request, target, deadline - loop.time(), sharding=sharding)
+                result = await self.finish(attempt)
             except (ConnectFailed, BrokerNotFound) as unsent:
                 error = unsent
                 continue
@@ -414,12 +417,11 @@ class Sender:
                     return result
                 error = BrokerRefused(ResponseCode.SLAVE_NOT_AVAILABLE, result.status.value, tried[-1])
             left -= 0 if _is_free(error) else 1
-            queue = target if _is_bound(request, error) else queue
+            queue = given if sharding and _has_moved(error) else target if _is_bound(request, error) else queue
             logger.info("event=send_attempt_failed topic=%s broker=%s reason=%r", request.topic, tried[-1], str(error))
-        elapsed_ms = round((loop.time() - begun) * 1000)
         if error is None:
             error = RemotingTimeout("the time for the send was over before the first attempt")
-        raise SendFailed(request.topic, tried, elapsed_ms, error) from error
+        raise SendFailed(request.topic, tried, round((loop.time() - begun) * 1000), error) from error
 
     async def _before_next(self, topic: str, error: ClientError | None, left_s: float) -> None:
         """Do what `error` asks for before the next attempt: refresh the route, or wait until a quota admits it."""
@@ -440,9 +442,24 @@ class Sender:
         except ClientError as error:
             logger.info("event=route_refresh_failed topic=%s reason=%r", topic, str(error))
 
-    async def _target(self, topic: str, sharding_key: str | None, failed: Sequence[str]) -> MessageQueue:
+    async def _target(
+        self,
+        topic: str,
+        queue: MessageQueue | None,
+        sharding_key: str | None,
+        failed: Sequence[str],
+        sharding: int | None = None,
+    ) -> tuple[MessageQueue, int | None]:
+        """Return the queue for a message, and from how many queues its key chose; None without a key.
+
+        They are those given, if `queue` is.
+        """
+        if queue is not None:
+            return queue, sharding
         route = await self.instance.publish_route(topic, self.settings.default_topic_queue_nums)
-        return self._choose(route, failed) if sharding_key is None else by_sharding_key(route, sharding_key)
+        if sharding_key is None:
+            return self._choose(route, failed), None
+        return by_sharding_key(route, sharding_key), len(route.publish)
 
     async def _connect(self, queue: MessageQueue) -> RemotingChannel:
         """Raises BrokerNotFound, ConnectFailed, and as `refresh_route`."""
@@ -465,8 +482,9 @@ class Sender:
 
         Raises TopicNotFound, NameServerUnreachable, BrokerNotFound, ConnectFailed.
         """
-        target = queue or await self._target(request.topic, sharding_key, ())
+        target, sharding = await self._target(request.topic, queue, sharding_key, ())
         channel = await self._connect(target)
-        fields = request.ext_fields(self.group, self.settings, self._located(target), self.instance.clock.wall_ms())
+        now_ms = self.instance.clock.wall_ms()
+        fields = request.ext_fields(self.group, self.settings, self._located(target), now_ms) | sharded(sharding)
         channel.notify(request.code, fields, request.body)
         await channel.drained()

@@ -12,6 +12,8 @@ from sprocket.remoting.headers.base import Header, Int, Long
 # Field of the response to a send of messages with an IDEMPOTENCE_ID: how many of them the broker already had.  Not in
 # RocketMQ, whose brokers store such messages like others and whose clients skip the field.
 DUPLICATES_FIELD: Final = "duplicates"
+# Field of a send whose sharding key chose the queue: from how many queues.  Not in RocketMQ, whose brokers skip it.
+SHARDING_QUEUES_FIELD: Final = "shardingQueues"
 
 
 class SendMessageRequestHeader(Header, kw_only=True):
@@ -30,6 +32,7 @@ class SendMessageRequestHeader(Header, kw_only=True):
     unit_mode: bool | None = None
     batch: bool | None = None
     max_reconsume_times: Int | None = None
+    sharding_queues: Int | None = None
 
 
 _V2_NAMES = {
@@ -47,6 +50,7 @@ _V2_NAMES = {
     "max_reconsume_times": "l",
     "batch": "m",
     "broker_name": "n",
+    "sharding_queues": SHARDING_QUEUES_FIELD,
 }
 
 
@@ -67,6 +71,7 @@ class SendMessageRequestHeaderV2(Header, kw_only=True, rename=_V2_NAMES):
     max_reconsume_times: Int | None = None
     batch: bool | None = None
     broker_name: str | None = None
+    sharding_queues: Int | None = None
 
 
 class SendMessageResponseHeader(Header, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.send.planner import SendKey, SendPlan, Why
-from broker.topic.attributes import QUEUE_TYPE
+from broker.topic.attributes import QUEUE_TYPE, SHARDING_QUEUES
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
 from tests.broker.hot_path import HotPath, hot_path
 from tests.broker.plan.changes import mapping, plans_seen
@@ -29,6 +29,7 @@ def change(path: HotPath, chance: random.Random, number: int) -> None:
 
     def update() -> None:
         kind = {f"+{QUEUE_TYPE}": "BatchCQ"} if topic == "Batches" and path.topics.get(topic) is None else {}
+        kind |= pick(({}, {}, {f"+{SHARDING_QUEUES}": "0"}, {f"+{SHARDING_QUEUES}": "4"}))
         path.topics.update(
             [TopicConfig(topic, pick((0, 2, 4)), pick((0, 2)), pick((4, 6, 6)), order=pick((True, False)),
                          topic_filter_type=pick(("SINGLE_TAG", "MULTI_TAG")), attributes=kind)]

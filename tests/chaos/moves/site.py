@@ -8,8 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.static_topics import StaticTopics
+from sprocket.client.connection.topic_route import topic_route
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.static_topic.logical_queues import all_queues
 from sprocket.static_topic.unfinished import is_unfinished
 from tests.chaos.load import PROPERTIES
@@ -17,6 +19,7 @@ from tests.chaos.nursery import ChaosBroker, ChaosNameServer, Nursery
 
 BROKERS: Final = ("broker-a", "broker-b", "broker-c")
 _PROPERTIES: Final = {**PROPERTIES, "autoCreateSubscriptionGroup": "true", "mappedFileSizeCommitLog": "4194304"}
+_NAMES: Final = {"orderMessageEnable": "true"}
 _MAX_TRIES: Final = 12
 _TOOL_LIMIT_S: Final = 90.0
 
@@ -36,7 +39,7 @@ class MovingSite:
         self.namesrv = ""
 
     async def __aenter__(self) -> Self:
-        names = self._stack.enter_context(ChaosNameServer(self._nursery, self._folder / "names", {}))
+        names = self._stack.enter_context(ChaosNameServer(self._nursery, self._folder / "names", _NAMES))
         names.start()
         self.namesrv = names.address
         for name in BROKERS:
@@ -115,9 +118,25 @@ class MovingSite:
         assert found == {int(each): name for name, info in shown.items() for each in info.curr_id_map or ()}
         return found
 
-    async def has_queue(self, topic: str, count: int) -> bool:
-        """Whether the route of a topic has so many queues for producers."""
-        try:
-            return sum(each.write_queue_nums for each in (await self.admin.topic_route(topic)).queue_datas) == count
-        except AdminError:
-            return False
+    async def make(self, topic: str, kind: str, queues: int) -> None:
+        """Create a plain topic with so many queues on each broker, or a static one with as many in all.
+
+        Of an ordered one the name server knows the queues: without a broker, keys do not choose others.
+        """
+        if kind == "static":
+            plan = await self.topics.creation(topic, queues * len(BROKERS), BROKERS, {})
+            await self.topics.create(topic, plan)
+            return
+        for broker in self.brokers.values():
+            await self.admin.create_topic(broker.address, TopicConfig(topic, queues, queues))
+        if kind == "ordered":
+            await self.admin.set_order_conf(topic, dict.fromkeys(BROKERS, queues), whole=True)
+
+    async def queues(self, topic: str) -> int:
+        """The number of queues that keys choose from, by the route."""
+        return len(topic_route(topic, await self.admin.topic_route(topic)).publish)
+
+    async def attributes(self, topic: str, name: str) -> set[str]:
+        """The values that brokers have for an attribute of a topic."""
+        configs = (await self.topics.configs(topic)).values()
+        return {config.attributes[name] for config in configs if name in config.attributes}

@@ -33,8 +33,7 @@ async def test_a_broker_is_drained_and_joins_again_whoever_is_killed(
 ) -> None:
     how = ("--exact-offsets",) if exact else ()
     async with MovingSite(nursery, tmp_path) as site:
-        plan = await site.topics.creation(TOPIC, 9, BROKERS, {})
-        await site.topics.create(TOPIC, plan)
+        await site.make(TOPIC, "static", queues=3)
         traffic = OrderedTraffic(TOPIC, site.namesrv)
         async with traffic.running():
             await traffic.progress(5)
@@ -50,4 +49,26 @@ async def test_a_broker_is_drained_and_joins_again_whoever_is_killed(
                 assert {name: led.count(name) for name in BROKERS} == dict.fromkeys(BROKERS, 3)
                 await traffic.progress(3)
         assert traffic.problems == []
-        assert traffic.queues == set(range(9))
+        assert {queue for _, queue in traffic.places} == set(range(9))
+
+
+@pytest.mark.parametrize("kind", ["plain", "ordered", "static"])
+@pytest.mark.timeout(300)
+async def test_a_topic_grows_and_keys_keep_their_order_whoever_is_killed(
+    nursery: Nursery, tmp_path: Path, kind: str
+) -> None:
+    async with MovingSite(nursery, tmp_path) as site:
+        await site.make(TOPIC, kind, queues=2)
+        traffic = OrderedTraffic(TOPIC, site.namesrv)
+        async with traffic.running():
+            await traffic.progress(5)
+            # Without a broker, keys of a plain topic choose from fewer queues, as with RocketMQ.
+            victims = iter((["tool"] if kind == "plain" else [*BROKERS, "tool"]) * 20)
+            for step, queues in enumerate(range(3, 11), 1):
+                grow = ("topic", "grow", TOPIC, "--queues", str(queues * (3 if kind == "static" else 1)))
+                await site.done(*grow, "--settle", "1", on_line=killing(site, next(victims), step % 6 + 1))
+                assert await site.queues(TOPIC) == queues * 3
+                assert await site.attributes(TOPIC, "sharding.queues") == set()
+                await traffic.progress(3)
+        assert traffic.problems == []
+        assert len(traffic.places) > 12  # keys have used old and new queues

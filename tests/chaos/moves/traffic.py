@@ -10,6 +10,7 @@ from sprocket.client.errors import ClientError
 
 KEYS: Final = tuple(f"key-{number}" for number in range(12))
 _LIMIT_S: Final = 60.0
+_STALL_S: Final = 0.3
 
 
 class OrderedTraffic:
@@ -24,7 +25,7 @@ class OrderedTraffic:
         self.acknowledged = dict.fromkeys(KEYS, -1)
         self.next_numbers = dict.fromkeys(KEYS, 0)
         self.problems: list[str] = []
-        self.queues: set[int] = set()
+        self.places: set[tuple[str, int]] = set()  # queues that messages came from, by broker and id
         self._settings = ClientSettings(
             namesrv=namesrv, poll_name_server_interval_s=0.5, heartbeat_broker_interval_s=1.0,
             persist_consumer_offset_interval_s=0.2,
@@ -39,7 +40,7 @@ class OrderedTraffic:
                 group.create_task(self._send_all([key for at, key in enumerate(KEYS) if at % producers == number]))
                 for number in range(producers)
             ]
-            readers = [group.create_task(self._consume()) for _ in range(consumers)]
+            readers = [group.create_task(self._consume(number)) for number in range(consumers)]
             yield
             self._is_over = True
             await asyncio.gather(*senders)
@@ -87,13 +88,16 @@ class OrderedTraffic:
             number += 1
             await asyncio.sleep(0.005)
 
-    async def _consume(self) -> None:
+    async def _consume(self, number_of_consumer: int) -> None:
+        clock = asyncio.get_running_loop().time
         async with Consumer("readers", [self.topic], client=self._settings, consume_from=ConsumeFrom.FIRST) as consumer:
             async for message in consumer:
+                if not number_of_consumer and clock() % (2 * _STALL_S) < _STALL_S:
+                    await asyncio.sleep(_STALL_S)  # it lags again and again, so that others could overtake it
                 (key,), number = message.keys, int(message.body)
                 expected = self.next_numbers[key]
                 if number > expected:
                     self.problems.append(f"{key}: {number} came before {expected}, in queue {message.queue}")
                 self.next_numbers[key] = max(expected, number + 1)
-                self.queues.add(message.queue.queue_id)
+                self.places.add((message.queue.broker_name, message.queue.queue_id))
                 await consumer.ack(message)
