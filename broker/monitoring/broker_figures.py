@@ -13,10 +13,11 @@ from broker.config.live_config import LiveConfig
 from sprocket.common.figures import Declared, Figure
 from sprocket.engine.choice import engine_of
 from sprocket.remoting.command import VERSION
+from sprocket.remoting.version_names import version_text
 from store.message_store import MessageStore
 
 # Name of `sprocket.remoting.command.VERSION`, which clusterList shows.
-_VERSION_NAME: Final = "V5_3_3"
+_VERSION_NAME: Final = version_text(VERSION)
 # (total, free) bytes of the file system that holds a path.
 DiskSpace = Callable[[Path], tuple[int, int]]
 _PREFIXES: Final = "KMGTPE"

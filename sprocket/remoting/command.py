@@ -13,8 +13,9 @@ import msgspec
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.base import Header, Int
 
-# The version that we announce: the ordinal of V5_3_3 in `MQVersion`.  Peers choose features by it.
-VERSION = 479
+# The version that we announce: the ordinal of V5_5_1 in `MQVersion`.  RocketMQ chooses features by it, the newest one
+# since V5_3_1; peers that do not know the number take it for HIGHER_VERSION.
+VERSION = 515
 LANGUAGE = "PYTHON"
 
 FLAG_RESPONSE = 0x1

@@ -29,7 +29,7 @@ async def test_cluster_map(broker: Broker) -> None:
     assert page.status == 200
     assert "Sends are confirmed by 1 of 1 broker groups. No other problem found" in page.text
     assert f"answers {broker.address}" in page.text
-    assert "master" in page.text and "V5_3_3" in page.text and f"answers {broker.namesrv}" in page.text
+    assert "master" in page.text and "V5_5_1" in page.text and f"answers {broker.namesrv}" in page.text
 
 
 async def test_topics_and_one_topic(broker: Broker) -> None:

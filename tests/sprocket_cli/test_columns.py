@@ -107,7 +107,15 @@ def test_attribute_change_without_its_sign_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "name"),
-    [(213, "V4_0_0"), (409, "V4_9_8"), (413, "V5_0_0"), (478, "V5_3_3_SNAPSHOT"), (479, "V5_3_3"), (7, "7")],
+    [
+        (213, "V4_0_0"),
+        (409, "V4_9_8"),
+        (413, "V5_0_0"),
+        (478, "V5_3_3_SNAPSHOT"),
+        (479, "V5_3_3"),
+        (515, "V5_5_1"),
+        (7, "7"),
+    ],
 )
 def test_version_of_a_client(version: int, name: str) -> None:
     assert version_text(version) == name

@@ -164,7 +164,7 @@ def test_who_is_connected_and_where_they_are(
     lines = admin("consumerConnection", "-g", online)
     assert lines[0].split() == ["#ClientId", "#ClientAddr", "#Language", "#Version"]
     client_id, peer, language, version = lines[1].split()
-    assert (peer.rpartition(":")[0], language, version) == ("127.0.0.1", "PYTHON", "V5_3_3")
+    assert (peer.rpartition(":")[0], language, version) == ("127.0.0.1", "PYTHON", "V5_5_1")
     assert lines[lines.index("Below is subscription:") + 1].split() == ["#Topic", "#SubExpression"]
     assert [topic, "*"] in [line.split() for line in lines]
     assert lines[-3:] == [

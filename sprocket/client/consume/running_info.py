@@ -21,10 +21,11 @@ from sprocket.remoting.bodies.consumption import (
     ConsumerRunningInfo,
     ProcessQueueInfo,
 )
+from sprocket.remoting.command import VERSION
+from sprocket.remoting.version_names import version_text
 
 _MIB = 1024 * 1024
-# The name of `sprocket.remoting.command.VERSION`.
-VERSION_NAME = "V5_3_3"
+VERSION_NAME = version_text(VERSION)
 
 
 def properties_of(

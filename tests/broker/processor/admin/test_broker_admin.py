@@ -59,7 +59,7 @@ async def test_runtime_info(pair: Pair) -> None:
     await client.send(DELAY="18")
     response = await client.ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)
     info = loads(response.body, KVTable).table
-    assert info["brokerVersionDesc"] == "V5_3_3"
+    assert info["brokerVersionDesc"] == "V5_5_1"
     assert info["sprocketEngine"] == engine_of("broker").name
     assert info["msgPutTotalTodayNow"] == "5"
     assert info["putMessageTimesTotal"] == "5"
