@@ -4,16 +4,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
-from sprocket.client.admin.at_once import AtOnce, Outcomes
+from sprocket.client.admin.at_once import AtOnce, Outcomes, answered
 from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.lite import GetParentTopicInfoResponseBody
 from sprocket.remoting.bodies.route import TopicRouteData
 from sprocket.remoting.bodies.stats import BrokerStatsData, TopicOffset
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.message.message_type import MessageType
 
 # Source: RocketMQ 5.3.3, `BrokerStatsManager.TOPIC_PUT_NUMS`.
 _TOPIC_PUT = "TOPIC_PUT_NUMS"
+MESSAGE_TYPE = "message.type"
+_LITE = MessageType.LITE
 
 Extents = dict[MessageQueue, TopicOffset]
 
@@ -27,6 +31,7 @@ class TopicAnswers:
     extents: Outcomes[str, Extents]
     rates: Outcomes[str, BrokerStatsData]
     groups: Outcomes[str, list[str]]
+    lite: Outcomes[str, GetParentTopicInfoResponseBody]  # of a topic of type LITE
 
 
 async def topic_names(admin: AdminClient) -> tuple[list[str], frozenset[str]]:
@@ -41,13 +46,23 @@ async def topic_answers(admin: AdminClient, at_once: AtOnce, topic: str) -> Topi
     route = await admin.topic_route(topic)
     addresses = addresses_of(route)
     figures, groups = BrokerFigures(admin), GroupAdmin(admin)
+    configs: Outcomes[str, TopicConfig | None] = await at_once.each(
+        addresses, lambda name: admin.topic_config(addresses[name], topic)
+    )
+    parents = [name for name, config in answered(configs).items() if config is not None and type_of(config) == _LITE]
     return TopicAnswers(
         route,
-        await at_once.each(addresses, lambda name: admin.topic_config(addresses[name], topic)),
+        configs,
         await at_once.each(addresses, lambda name: figures.extents(addresses[name], topic)),
         await at_once.each(addresses, lambda name: groups.stats(addresses[name], _TOPIC_PUT, topic)),
         await at_once.each(addresses, lambda name: figures.groups_of_topic(addresses[name], topic)),
+        await at_once.each(parents, lambda name: admin.parent_topic_info(addresses[name], topic)),
     )
+
+
+def type_of(config: TopicConfig) -> str:
+    """Return the type of a topic's messages, NORMAL if none is set."""
+    return config.attributes.get(MESSAGE_TYPE) or MessageType.NORMAL
 
 
 async def summaries(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.topics import Extents, TopicAnswers
+from dashboard.asking.topics import Extents, TopicAnswers, type_of
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.at_once import Outcomes, answered
 from sprocket.remoting.bodies.route import TopicRouteData
@@ -124,6 +124,9 @@ class TopicPage:
     brokers: tuple[TopicBroker, ...]
     queues: tuple[QueueRow, ...]
     groups: tuple[str, ...]
+    message_type: str  # several with slashes, if brokers differ; empty if none answered
+    lite_topics: int | None  # None: it has none
+    lite_expires_min: int  # -1: never
 
     @property
     def messages(self) -> int:
@@ -160,5 +163,16 @@ def topic_page(topic: str, answers: TopicAnswers) -> TopicPage:
         for table in answered(answers.extents).values()
         for queue, extent in sorted(table.items())
     )
-    groups = sorted({group for found in answered(answers.groups).values() for group in found})
-    return TopicPage(topic, kind_of(topic, frozenset()), tuple(brokers), queues, tuple(groups))
+    lite = answered(answers.lite).values()
+    groups = {group for found in answered(answers.groups).values() for group in found}
+    types = sorted({type_of(config) for config in configs.values() if config is not None})
+    return TopicPage(
+        topic,
+        kind_of(topic, frozenset()),
+        tuple(brokers),
+        queues,
+        tuple(sorted(groups.union(*(one.groups for one in lite)))),
+        " / ".join(types),
+        sum(one.lite_topic_count for one in lite) if answers.lite else None,
+        max((one.ttl for one in lite), default=-1),
+    )

@@ -132,6 +132,7 @@ def _make_once(target: Path, digest: str, make: Callable[[], object]) -> None:
 
 def _run_maven(pom: Path, target: Path, *arguments: str) -> None:
     command = [_tool("mvn"), "-q", "-B", "-f", str(pom), f"-Dout.directory={target}", *arguments, "process-classes"]
+    shutil.rmtree(target / "lib", ignore_errors=True)  # jars of another version would come first on the class path
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_LIMIT_S, check=False)
     except subprocess.TimeoutExpired as late:

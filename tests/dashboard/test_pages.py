@@ -10,6 +10,7 @@ from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.message.topic_names import dlq_topic
 from sprocket.testing import Broker
 from tests.dashboard.rig import kill_messages, running
@@ -47,6 +48,20 @@ async def test_topics_and_one_topic(broker: Broker) -> None:
     assert "RMQ_SYS_TRACE_TOPIC" in system.text
     assert missing.status == 404 and "Nowhere" in missing.text
     assert wrong.status == 400 and "allowed are user" in wrong.text
+
+
+async def test_a_topic_shows_its_type_and_its_lite_topics(broker: Broker) -> None:
+    async with AdminClient([broker.namesrv]) as admin:
+        await admin.create_session_topic("Chats", "chatters", expires=3600)
+        await admin.create_topic(broker.address, TopicConfig("Alarms", 2, 2, attributes={"+message.type": "PRIORITY"}))
+    for name in ("a", "b"):
+        await send(broker, "Chats", 2, lite_topic=name)
+    async with running(broker.namesrv) as (_, visitor):
+        page = await visitor.get("/topic", topic="Chats")
+        assert "Message type LITE Lite topics 2 Lite topics expire after 60 min" in page.text, page.text
+        assert "chatters" in page.text
+        page = await visitor.get("/topic", topic="Alarms")
+        assert "Message type PRIORITY" in page.text and "Lite topics" not in page.text
 
 
 async def test_group_without_consumers_and_with_one(broker: Broker) -> None:

@@ -5,6 +5,7 @@ Clients come from Maven Central, PyPI, npm and the Go module proxy, into `build/
 
 import fcntl
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -25,14 +26,15 @@ NODE_CLIENT = "rocketmq-client-nodejs@1.0.8"
 JAVA_SCENARIOS = (
     "normal-simple", "normal-push", "async-send", "fifo", "delay", "recall", "transaction", "orphan", "tag-filter",
     "sql-filter", "change-invisible", "dead-letter", "wrong-type", "renewal",
+    "priority", "lite", "lite-exclusive",
 )  # fmt: skip
 PYTHON_SCENARIOS = ("normal", "tag", "delay", "fifo", "transaction", "push", "priority", "lite", "lite_simple")
 NODE_SCENARIOS = ("normal", "tag", "fifo", "delay", "push")
-GO_SCENARIOS = ("normal", "tag", "fifo", "delay")
+GO_SCENARIOS = ("normal", "tag", "fifo", "delay", "priority", "lite")
 
 _TYPES = {
     "fifo": "FIFO", "delay": "DELAY", "recall": "DELAY", "transaction": "TRANSACTION", "orphan": "TRANSACTION",
-    "priority": "PRIORITY", "lite": "LITE", "lite_simple": "LITE",
+    "priority": "PRIORITY", "lite": "LITE", "lite_simple": "LITE", "lite-exclusive": "LITE",
 }  # fmt: skip
 
 
@@ -43,6 +45,22 @@ class ClientMissingError(Exception):
 def type_of(scenario: str) -> str:
     """The message.type of a scenario's topic."""
     return _TYPES.get(scenario, "NORMAL")
+
+
+def java_version() -> str:
+    """The version of the Java client."""
+    return _first(r"<client.version>([^<]+)<", _JAVA / "pom.xml")
+
+
+def go_version() -> str:
+    """The version of the Go client."""
+    return _first(r"rocketmq-clients/golang/v5 (v\S+)", _SOURCES / "go" / "go.mod")
+
+
+def _first(pattern: str, path: Path) -> str:
+    found = re.search(pattern, path.read_text())
+    assert found is not None, path
+    return found.group(1)
 
 
 def java_classpath() -> str:

@@ -119,15 +119,21 @@ def prepare(broker: Broker | OwnBroker, run: str, scenarios: Sequence[str]) -> N
             assert made.code == 0, made.remark
             group = SubscriptionGroupConfig(
                 f"{topic}-group",
-                consume_message_orderly=name in ("fifo", "lite"),
+                consume_message_orderly=name in ("fifo", "lite", "lite-exclusive"),
                 retry_max_times=1 if name == "dead-letter" else 16,
-                attributes={"+lite.bind.topic": topic} if proxy_clients.type_of(name) == "LITE" else {},
+                attributes=_attributes(name, topic),
             )
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             assert (await client.invoke(broker.address, code, None, dumps(group))).code == 0
         await client.close()
 
     asyncio.run(create())
+
+
+def _attributes(scenario: str, topic: str) -> dict[str, str]:
+    if proxy_clients.type_of(scenario) != "LITE":
+        return {}
+    return {"+lite.bind.topic": topic} | ({"+lite.sub.model": "Exclusive"} if scenario == "lite-exclusive" else {})
 
 
 def check(outcomes: dict[str, Outcome], scenarios: Sequence[str]) -> None:

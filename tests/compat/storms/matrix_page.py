@@ -6,6 +6,7 @@
 import sys
 from pathlib import Path
 
+from tests.compat.proxies import proxy_clients
 from tests.compat.storms.clients import CPP, GO, JAVA, MIXED, Client
 from tests.compat.storms.kinds import KINDS, Kind
 
@@ -69,7 +70,34 @@ def page() -> str:
     lines += [_row(kind, clients) for kind in KINDS]
     notes = [f"- {GO.name} {GO.version}, `{kind}`: {note}." for kind, note in GO.notes.items()]
     tail = _TAIL.format(mixed=", ".join(f"`{kind}`" for kind in MIXED))
-    return _HEAD + "\n".join(lines) + "\n" + tail + "\n" + "\n".join([*notes, _CPP]) + "\n" + _SUITES
+    return _HEAD + "\n".join(lines) + "\n" + _grpc() + tail + "\n" + "\n".join([*notes, _CPP]) + "\n" + _SUITES
+
+
+def _grpc() -> str:
+    """Return the part about the newer clients, which speak gRPC."""
+    rows = [
+        ("Java", proxy_clients.java_version(), proxy_clients.JAVA_SCENARIOS),
+        ("Python", proxy_clients.PYTHON_CLIENT.partition("==")[2], proxy_clients.PYTHON_SCENARIOS),
+        ("Go", proxy_clients.go_version(), proxy_clients.GO_SCENARIOS),
+        ("Node", proxy_clients.NODE_CLIENT.rpartition("@")[2], proxy_clients.NODE_SCENARIOS),
+    ]
+    table = [f"| {name} | {version} | {', '.join(scenarios)} |" for name, version, scenarios in rows]
+    return _GRPC + "\n".join(table) + "\n" + _GRPC_NOTES
+
+
+_GRPC = """
+## Clients that speak gRPC
+
+They pass these scenarios of `tests/compat/proxies/test_proxy_clients.py` at Sprocket's proxy:
+
+| Client | Version | Scenarios |
+|---|---|---|
+"""
+_GRPC_NOTES = """
+The scenarios `lite` check the order of each lite topic, also after a failed message, and that nothing comes of lite
+topics that the client did not subscribe. `lite-exclusive` checks that the last subscriber has a lite topic, and that
+the other one hears of it. Java 5.2.0 is the newest on Maven Central in November 2026.
+"""
 
 
 _CPP = """\

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	rmq "github.com/apache/rocketmq-clients/golang/v5"
@@ -26,8 +27,8 @@ func producer(topic string) (rmq.Producer, error) {
 func consumer(topic, group string, filter *rmq.FilterExpression) (rmq.SimpleConsumer, error) {
 	own := config
 	own.ConsumerGroup = group
-	made, err := rmq.NewSimpleConsumer(&own, rmq.WithAwaitDuration(5*time.Second),
-		rmq.WithSubscriptionExpressions(map[string]*rmq.FilterExpression{topic: filter}))
+	made, err := rmq.NewSimpleConsumer(&own, rmq.WithSimpleAwaitDuration(5*time.Second),
+		rmq.WithSimpleSubscriptionExpressions(map[string]*rmq.FilterExpression{topic: filter}))
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +78,10 @@ func scenario(name, topic, group string) error {
 		case "tag":
 			message.SetTag([]string{"red", "green"}[number%2])
 			wanted = number%2 == 0
+		case "priority":
+			if err := message.SetPriority(int32(number % 4)); err != nil {
+				return err
+			}
 		case "delay":
 			due = time.Now().Add(2 * time.Second)
 			message.SetDelayTimestamp(due)
@@ -98,10 +103,75 @@ func scenario(name, topic, group string) error {
 	if name == "fifo" && strings.Join(got, "") != strings.Join(want, "") {
 		return fmt.Errorf("the order was %v", got)
 	}
+	if name == "priority" && strings.Join(got, "") != "3726159048" {
+		return fmt.Errorf("the order was %v", got)
+	}
 	if name == "delay" && time.Now().Before(due.Add(-time.Second)) {
 		return fmt.Errorf("delivered early")
 	}
 	return nil
+}
+
+// Each lite topic comes in its order; a failed message comes again before those that follow it.
+func lite(_, topic, group string) error {
+	own := config
+	own.ConsumerGroup = group
+	var lock sync.Mutex
+	got := map[string]string{}
+	failed := false
+	listener := &rmq.FuncMessageListener{Consume: func(view *rmq.MessageView) rmq.ConsumerResult {
+		lock.Lock()
+		defer lock.Unlock()
+		body := string(view.GetBody())
+		got[view.GetLiteTopic()] += body
+		if body == "1" && !failed {
+			failed = true
+			return rmq.FAILURE
+		}
+		return rmq.SUCCESS
+	}}
+	from, err := rmq.NewLitePushConsumer(&own, rmq.NewLitePushConsumerConfig(topic, 30*time.Second),
+		rmq.WithPushMessageListener(listener), rmq.WithPushAwaitDuration(5*time.Second),
+		rmq.WithPushConsumptionThreadCount(4), rmq.WithPushMaxCacheMessageCount(64),
+		rmq.WithPushMaxCacheMessageSizeInBytes(1<<20))
+	if err != nil {
+		return err
+	}
+	if err = from.Start(); err != nil {
+		return err
+	}
+	if err = from.SubscribeLite("read"); err != nil {
+		return err
+	}
+	to, err := producer(topic)
+	if err != nil {
+		return err
+	}
+	for number := 0; number < 4; number++ {
+		for _, name := range []string{"read", "unread"} {
+			message := &rmq.Message{Topic: topic, Body: []byte(fmt.Sprint(number))}
+			message.SetLiteTopic(name)
+			if _, err := to.Send(context.Background(), message); err != nil {
+				return err
+			}
+		}
+	}
+	end := time.Now().Add(60 * time.Second)
+	for time.Now().Before(end) {
+		lock.Lock()
+		found := got["read"]
+		lock.Unlock()
+		if len(found) >= 5 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	if len(got) != 1 || got["read"] != "01123" {
+		return fmt.Errorf("the order was %v", got)
+	}
+	return from.UnSubscribeLite("read")
 }
 
 // Sends until each message is acknowledged, while servers are killed, and receives all of them.
@@ -171,6 +241,9 @@ func main() {
 		run := scenario
 		if name == "faults" {
 			run = func(_, topic, group string) error { return faults(topic, group) }
+		}
+		if name == "lite" {
+			run = lite
 		}
 		if err := run(name, topic, topic+"-group"); err != nil {
 			verdict, what = "FAIL", strings.Join(strings.Fields(err.Error()), " ")

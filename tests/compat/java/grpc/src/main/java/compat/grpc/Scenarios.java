@@ -9,6 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -18,6 +19,8 @@ import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
+import org.apache.rocketmq.client.apis.consumer.LitePushConsumer;
+import org.apache.rocketmq.client.apis.consumer.OffsetOption;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.Message;
@@ -62,6 +65,9 @@ final class Scenarios {
         table.put("wrong-type", this::wrongType);
         table.put("renewal", this::renewal);
         table.put("faults", this::faults);
+        table.put("priority", this::priority);
+        table.put("lite", this::lite);
+        table.put("lite-exclusive", this::liteExclusive);
         return table;
     }
 
@@ -260,6 +266,81 @@ final class Scenarios {
     private Message fifoMessage(String topic, String key, String body) {
         return provider.newMessageBuilder().setTopic(topic).setBody(body.getBytes(StandardCharsets.UTF_8))
             .setMessageGroup(key).build();
+    }
+
+    private void priority(String topic, String group) throws Exception {
+        try (SimpleConsumer consumer = simple(topic, group, FilterExpression.SUB_ALL); Producer producer = producer(topic)) {
+            begin(consumer);
+            for (int priority : new int[] {1, 0, 3, 2}) {
+                producer.send(provider.newMessageBuilder().setTopic(topic).setPriority(priority)
+                    .setBody(("p" + priority).getBytes(StandardCharsets.UTF_8)).build());
+            }
+            List<MessageView> views = receive(consumer, 4, 30);
+            List<String> bodies = views.stream().map(Scenarios::text).collect(Collectors.toList());
+            check(bodies.equals(List.of("p3", "p2", "p1", "p0")), "order " + bodies);
+        }
+    }
+
+    private void sendLite(Producer producer, String topic, String lite, String body) throws Exception {
+        producer.send(provider.newMessageBuilder().setTopic(topic).setLiteTopic(lite)
+            .setBody(body.getBytes(StandardCharsets.UTF_8)).build());
+    }
+
+    private LitePushConsumer litePush(String topic, String group, Map<String, List<String>> got, Set<String> failing)
+        throws Exception {
+        return provider.newLitePushConsumerBuilder().setClientConfiguration(configuration).bindTopic(topic)
+            .setConsumerGroup(group).setMessageListener(view -> {
+                String body = text(view);
+                got.computeIfAbsent(view.getLiteTopic().orElse(""), name -> Collections.synchronizedList(new ArrayList<>()))
+                    .add(body);
+                return failing.remove(body) ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+            }).build();
+    }
+
+    /** Each lite topic in its order; a failed message again before those that follow it. */
+    private void lite(String topic, String group) throws Exception {
+        Map<String, List<String>> got = new ConcurrentHashMap<>();
+        Set<String> failing = ConcurrentHashMap.newKeySet();
+        failing.add("a1");
+        try (Producer producer = producer(topic); LitePushConsumer consumer = litePush(topic, group, got, failing)) {
+            consumer.subscribeLite("a");
+            consumer.subscribeLite("b");
+            for (int i = 0; i < 4; i++) {
+                sendLite(producer, topic, "a", "a" + i);
+                sendLite(producer, topic, "b", "b" + i);
+                sendLite(producer, topic, "unread", "u" + i);
+            }
+            waitFor(() -> got.getOrDefault("a", List.of()).size() >= 5 && got.getOrDefault("b", List.of()).size() >= 4, 60);
+            check(got.get("a").equals(List.of("a0", "a1", "a1", "a2", "a3")), "order of a: " + got);
+            check(got.get("b").equals(List.of("b0", "b1", "b2", "b3")), "order of b: " + got);
+            check(!got.containsKey("unread"), "a lite topic that nobody subscribed: " + got);
+            check(consumer.getLiteTopicSet().equals(Set.of("a", "b")), "set " + consumer.getLiteTopicSet());
+            consumer.unsubscribeLite("b");
+            consumer.subscribeLite("again", OffsetOption.MIN_OFFSET);
+            sendLite(producer, topic, "again", "x");
+            waitFor(() -> got.containsKey("again"), 30);
+            check(got.containsKey("again"), "nothing of the new lite topic");
+        }
+    }
+
+    /** Of two clients of an exclusive group the last subscriber has the lite topic, and the other one hears of it. */
+    private void liteExclusive(String topic, String group) throws Exception {
+        Map<String, List<String>> first = new ConcurrentHashMap<>();
+        Map<String, List<String>> second = new ConcurrentHashMap<>();
+        Set<String> none = ConcurrentHashMap.newKeySet();
+        try (Producer producer = producer(topic); LitePushConsumer one = litePush(topic, group, first, none);
+             LitePushConsumer other = litePush(topic, group, second, none)) {
+            one.subscribeLite("a");
+            sendLite(producer, topic, "a", "for one");
+            waitFor(() -> first.containsKey("a"), 30);
+            other.subscribeLite("a");
+            waitFor(() -> !one.getLiteTopicSet().contains("a"), 30);
+            sendLite(producer, topic, "a", "for the other");
+            waitFor(() -> second.containsKey("a"), 30);
+            check(!one.getLiteTopicSet().contains("a"), "the first client was not told");
+            check(second.containsKey("a"), "nothing for the other");
+            check(first.get("a").equals(List.of("for one")), "first " + first);
+        }
     }
 
     private void delay(String topic, String group) throws Exception {
