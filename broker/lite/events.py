@@ -44,12 +44,13 @@ _Queues = OrderedDict[str, None]
 class _State:
     """Events of one client; `missed` are lite topics to look at when the client pops."""
 
-    __slots__ = ("events", "missed", "touched_at")
+    __slots__ = ("events", "has_popped", "missed", "touched_at")
 
     def __init__(self, now: float) -> None:
         self.events: _Queues = OrderedDict()
         self.missed: _Queues = OrderedDict()
         self.touched_at = now
+        self.has_popped = False  # till then it gets no event: it may never pop
 
 
 class LiteEvents:
@@ -149,6 +150,7 @@ class LiteEvents:
         """Return the next lite topic to pop from, which may turn out to be empty; None if there is none."""
         state = self._state(client)
         state.touched_at = self._clock.monotonic()
+        state.has_popped = True
         if client.is_wildcard:
             return _first(self._shared.get(client.key.group))
         if state.missed and not state.events:
@@ -196,7 +198,8 @@ class LiteEvents:
         return state
 
     def _is_here(self, client: LiteClient, state: _State) -> bool:
-        return self._clock.monotonic() - state.touched_at < AWAY_AFTER_S or self._waiting.waits(client)
+        is_active = state.has_popped and self._clock.monotonic() - state.touched_at < AWAY_AFTER_S
+        return is_active or self._waiting.waits(client)
 
     def _pass_on(self, queue: str, group: str, chosen: dict[LiteClient, None]) -> None:
         members = self._subscriptions.members(queue, group)
