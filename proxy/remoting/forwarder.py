@@ -15,9 +15,12 @@ from proxy.brokers.brokers import Brokers
 from proxy.remoting.topic_routes import TopicRoutes
 from proxy.status import Refusal as GrpcRefusal
 from sprocket.client.errors import ClientError, TopicNotFound
+from sprocket.common import limits
 from sprocket.common.errors import RequestError, SprocketError
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
+from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request, Response
@@ -28,6 +31,7 @@ logger = logging.getLogger(__name__)
 Fields = Mapping[str, str]
 # Requests of one connection that wait for a broker.
 MAX_WAITING: Final = 8192
+_MAX_DIGITS: Final = len(str(limits.MAX_TOPIC_QUEUES))
 _WAITING: Final = "forwarded"
 _SENDS: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 
@@ -51,20 +55,32 @@ class Forwarder:
         self.in_flight_bytes = 0
 
     def forward(
-        self, request: Request[Any], timeout_s: float, *, fields: Fields | None = None, broker_name: str | None = None
+        self,
+        request: Request[Any],
+        timeout_s: float,
+        *,
+        fields: Fields | None = None,
+        broker_name: str | None = None,
+        queue: MessageQueue | None = None,
     ) -> None:
         """Send `request` to its broker, and its answer to the client.  Raises RequestError above the limits.
 
-        `fields` replace those of the request; `broker_name` is the broker, if the fields do not say it.
+        `fields` replace those of the request.  If they do not name the broker, `broker_name` or `queue` does.
         """
         fields = request.header if fields is None else fields
         name = broker_name or self.broker_of(request.code, fields)
-        self._enter(request)
         instance = self._brokers.instance
+        if queue is not None:
+            name = queue.broker_name
+        if name == LOGICAL_BROKER:
+            queue = queue or _named_queue(request.code, fields)
+            route = instance.cached_route(queue.topic)
+            name = LOGICAL_BROKER if route is None else route.broker_of(queue)
+        self._enter(request)
         address = None if name is None else instance.master_address(name)
         channel = None if address is None else instance.remoting.open_channel(address)
         if channel is None:
-            self._spawn(self._forward_later(request, fields, name, timeout_s))
+            self._spawn(self._forward_later(request, fields, name, queue, timeout_s))
         else:
             self._pass_on(channel, request, fields, timeout_s)
 
@@ -111,12 +127,25 @@ class Forwarder:
             request.channel.refuse(request, error if isinstance(error, Exception) else ClientError(str(error)))
             return
         found = future.result()
+        if found.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
+            self._moved(request)
         if request.wants_answer:
             response = Response(found.code, found.remark, found.ext_fields, found.body)
             request.channel.answer(request, *encode_response(response, request.opaque, request.serialization))
 
-    async def _forward_later(self, request: Request[Any], fields: Fields, name: str | None, timeout_s: float) -> None:
+    def _moved(self, request: Request[Any]) -> None:
+        """Ask the name servers again where a logical queue is; the client will do so, too."""
+        topic = named_topic(request.code, request.header)
+        if topic is not None:
+            self._topics.forget(topic)
+            self._brokers.instance.request_refresh(topic)
+
+    async def _forward_later(
+        self, request: Request[Any], fields: Fields, name: str | None, queue: MessageQueue | None, timeout_s: float
+    ) -> None:
         try:
+            if name == LOGICAL_BROKER and queue is not None:
+                name = (await self._brokers.route(queue.topic)).broker_of(queue)
             channel = await self.channel_of(name, request.code, fields)
         except (SprocketError, GrpcRefusal) as error:
             self._leave(request)
@@ -179,6 +208,14 @@ def _masters(data: TopicRouteData) -> list[str]:
 def named_broker(code: int, fields: Fields) -> str | None:
     """Return the broker that a request names; None if it names none."""
     return fields.get("n") if code in _SENDS else fields.get("bname")
+
+
+def _named_queue(code: int, fields: Fields) -> MessageQueue:
+    """Return the logical queue that a request names.  Raises RequestError."""
+    topic, number = named_topic(code, fields), fields.get("e" if code in _SENDS else "queueId") or ""
+    if topic is None or not number.isdecimal() or len(number) > _MAX_DIGITS:
+        raise RequestError(ResponseCode.INVALID_PARAMETER, f"the request names no logical queue: {number!r:.40}")
+    return MessageQueue(topic, LOGICAL_BROKER, int(number))
 
 
 def named_topic(code: int, fields: Fields) -> str | None:

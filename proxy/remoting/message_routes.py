@@ -215,7 +215,7 @@ class MessageRoutes:
         queues = read_lock_batch(request.body).mq_set
         if not queues:
             return Response(remark="MessageQueue set is empty", body=request.body)
-        self._forwarder.forward(request, _TIMEOUT_S, broker_name=queues[0].broker_name)
+        self._forwarder.forward(request, _TIMEOUT_S, queue=queues[0])
         return None
 
     def _batch_ack(self, request: Request[Fields]) -> None:

@@ -57,10 +57,7 @@ class TopicRoutes:
         return known[1]
 
     async def get(self, topic: str) -> TopicRouteData:
-        """Return what clients are told of a topic.  Raises TopicNotFound, NameServerUnreachable, BrokerRefused.
-
-        RequestError for a static topic: its routes name brokers that do not exist, or brokers behind the proxy.
-        """
+        """Return what clients are told of a topic.  Raises TopicNotFound, NameServerUnreachable, BrokerRefused."""
         known = self.known(topic)
         if known is not None:
             return known
@@ -70,6 +67,10 @@ class TopicRoutes:
             self._asking[topic] = task
             task.add_done_callback(lambda _: self._asking.pop(topic, None))
         return await asyncio.shield(task)
+
+    def forget(self, topic: str) -> None:
+        """Ask a name server before clients are told of a topic again."""
+        self._known.pop(topic, None)
 
     async def _answer_later(self, request: Request[GetRouteInfoRequestHeader], listener: Listener) -> Response:
         topic = request.header.topic
@@ -81,9 +82,6 @@ class TopicRoutes:
 
     async def _ask(self, topic: str) -> TopicRouteData:
         data = await self._name_servers.topic_route(topic)
-        if data.topic_queue_mapping_by_broker:
-            remark = f"topic {topic} is static: the proxy serves no static topics, use the name servers"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         self._known.pop(topic, None)
         if len(self._known) >= _MAX_ROUTES:
             del self._known[next(iter(self._known))]
