@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "standalone": "sprocket_cli.server.standalone:standalone",
     "store": "sprocket_cli.store.commands:store",
     "tls": "sprocket_cli.commands.tls_commands:tls",
+    "token": "sprocket_cli.commands.token_commands:token",
     "topic": "sprocket_cli.commands.cluster_commands:topic",
     "trace": "sprocket_cli.commands.trace_commands:trace",
     "transaction": "sprocket_cli.commands.transaction_commands:transaction",

@@ -15,7 +15,9 @@ from acl.auth.infos import acl_info, acl_of, policy_type_of, resource_of, user_i
 from acl.auth.model import Subject, User, UserStatus, UserType
 from acl.auth.policy import AuthPolicy
 from acl.auth.tables import AuthTables
+from acl.tokens.revocations import Revocation
 from acl.visible_names import visible_names
+from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError, RequestError
 from sprocket.common.next_turn import to_its_end
 from sprocket.common.refusal_reasons import Reason
@@ -29,6 +31,7 @@ from sprocket.remoting.headers.auth import (
     DeleteAclRequestHeader,
     ListAclsRequestHeader,
     ListUsersRequestHeader,
+    RevokeTokenRequestHeader,
     UserRequestHeader,
 )
 from sprocket.remoting.headers.base import Header
@@ -36,6 +39,9 @@ from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Handler, Resource, Route
 
 T = TypeVar("T")
+_MAX_NAME_CHARS: Final = 256
+# An expired token may be accepted for this time: the largest tokenAllowedClockSkewSeconds.
+_MAX_SKEW_S: Final = 300
 _BLANK: Final = "The username is blank"
 _CREATED_BY_SUPER: Final = "The super user can only be create by super user"
 _UPDATED_BY_SUPER: Final = "The super user can only be update by super user"
@@ -49,7 +55,8 @@ class AuthAdminProcessor:
     refused: otherwise users that strangers create today would be valid once users are required.
     """
 
-    def __init__(self, tables: AuthTables, policy: AuthPolicy | None, *, is_served: bool) -> None:
+    def __init__(self, tables: AuthTables, policy: AuthPolicy | None, clock: Clock, *, is_served: bool) -> None:
+        self._clock = clock
         self._tables = tables
         self._policy = policy
         self._is_served = is_served
@@ -69,6 +76,7 @@ class AuthAdminProcessor:
             self._route(code.AUTH_DELETE_ACL, DeleteAclRequestHeader, self.delete_acl, update),
             self._route(code.AUTH_GET_ACL, AclRequestHeader, self.get_acl, get),
             self._route(code.AUTH_LIST_ACL, ListAclsRequestHeader, self.list_acls, get),
+            self._route(code.REVOKE_TOKEN, RevokeTokenRequestHeader, self.revoke_token, update),
         ]
 
     def _route(self, code: RequestCode, header: type[Header], handle: Handler, action: Action) -> Route:
@@ -175,6 +183,22 @@ class AuthAdminProcessor:
         found = self._tables.list_acls(header.subject_filter, header.resource_filter)
         acls = [acl for acl in found if not shows or shows(acl.subject.name)]
         return Response(body=dumps([acl_info(acl) for acl in acls]) if acls else b"")
+
+    # Tokens
+
+    async def revoke_token(self, request: Request[RevokeTokenRequestHeader]) -> Response:
+        """Revoke one token, or all that a user has."""
+        header, now_s = request.header, self._clock.wall_ms() / 1000
+        named = [name for name in (header.token_id, header.username) if name]
+        if len(named) != 1 or len(named[0]) > _MAX_NAME_CHARS:
+            text = f"name either the token's id or its user, with at most {_MAX_NAME_CHARS} characters"
+            raise RequestError(ResponseCode.INVALID_PARAMETER, text)
+        if header.token_id:
+            until_s = None if header.expires_at is None else header.expires_at + _MAX_SKEW_S
+            one = Revocation(token_id=header.token_id, until_s=until_s)
+        else:
+            one = Revocation(user=header.username, before_s=now_s)
+        return await self._change(lambda: self._tables.revoke(one, now_s))
 
 
 def _not_configured(_: object) -> Response:

@@ -43,6 +43,7 @@ class AccessControl:
         bind_address: str,
     ) -> None:
         self._auth, self._tls, self._bind_address = auth, tls, bind_address
+        self._clock = clock
         key_file = Path(auth.auth_secret_key_file) if auth.auth_secret_key_file.strip() else None
         self._files = AuthFiles(folder, key_file, in_clear=auth.auth_secrets_in_clear)
         self.tables = AuthTables(self._files.save)
@@ -59,7 +60,11 @@ class AccessControl:
 
     def routes(self) -> list[Route]:
         """Return the routes that manage its users: ``mqadmin createUser -b`` with the server's address."""
-        return [] if self.policy is None else AuthAdminProcessor(self.tables, self.policy, is_served=True).routes()
+        return (
+            []
+            if self.policy is None
+            else AuthAdminProcessor(self.tables, self.policy, self._clock, is_served=True).routes()
+        )
 
     def guard(self, table: RouteTable) -> RouteTable:
         """Put the gate before `table` and return it.  Raises InvariantError if a route has no rule."""

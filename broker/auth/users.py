@@ -53,6 +53,7 @@ class Users(Service):
     ) -> None:
         self._config = config
         self._failed = failed
+        self._clock = clock
         key_file = Path(config.auth_secret_key_file) if config.auth_secret_key_file.strip() else None
         self._files = AuthFiles(folder, key_file, in_clear=config.auth_secrets_in_clear)
         self.tables = AuthTables(self._save, is_copy=is_slave)
@@ -73,7 +74,7 @@ class Users(Service):
 
     def routes(self) -> list[Route]:
         """Return the routes of operators' requests."""
-        return AuthAdminProcessor(self.tables, self.policy, is_served=self.is_kept).routes()
+        return AuthAdminProcessor(self.tables, self.policy, self._clock, is_served=self.is_kept).routes()
 
     def check(self) -> None:
         """Raise ConfigError if the accounts of ACL 1.0, which are to become users, cannot be read."""

@@ -35,8 +35,8 @@ Written by `make docs` from the routes in the code; do not edit.
 Every request code of Apache RocketMQ 5.3.3, and those of 5.5.1 that Sprocket knows (5002, 5003, 200070 to 200079):
 which part serves it, and the tests that send it.
 The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION,
-PROVE_BROKER_IDENTITY, FORGET_CONTROLLER, ADOPT_BROKER_GROUP and those of quotas (21005 to 21008) are Sprocket's
-own, see [quotas.md](quotas.md),
+PROVE_BROKER_IDENTITY, FORGET_CONTROLLER, ADOPT_BROKER_GROUP, REVOKE_TOKEN and those of quotas (21005 to 21008) are
+Sprocket's own, see [quotas.md](quotas.md),
 [replication-protocol.md](replication-protocol.md), [security.md](security.md#other-brokers) and
 [failover.md](failover.md#commands).
 

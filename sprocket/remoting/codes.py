@@ -194,6 +194,7 @@ class RequestCode(IntEnum):
     DELETE_QUOTA = 21006
     GET_ALL_QUOTAS = 21007
     GET_QUOTA_USAGE = 21008
+    REVOKE_TOKEN = 21009
 
 
 class ResponseCode(IntEnum):

@@ -14,6 +14,7 @@ from sprocket.remoting.headers.auth import (
     DeleteAclRequestHeader,
     ListAclsRequestHeader,
     ListUsersRequestHeader,
+    RevokeTokenRequestHeader,
     UserRequestHeader,
 )
 
@@ -63,6 +64,16 @@ class AuthRequests(AdminRequests):
         header = ListUsersRequestHeader(filter=filter_)
         response = await self.ask(broker, RequestCode.AUTH_LIST_USER, header)
         return decoded(response, list[UserInfo]) if response.body else []
+
+    async def revoke_token(
+        self, broker: str, *, token_id: str | None = None, username: str | None = None, expires_at: int | None = None
+    ) -> None:
+        """Revoke the token with an id (jti), or all that a user got until now.
+
+        `expires_at` is when that token expires, s since the epoch; without it, the revocation never ends.
+        """
+        header = RevokeTokenRequestHeader(token_id=token_id, username=username, expires_at=expires_at)
+        await self.ask(broker, RequestCode.REVOKE_TOKEN, header)
 
     async def create_acl(self, broker: str, acl: AclInfo) -> None:
         """Add policies for a subject; they replace its policies for the same resources."""

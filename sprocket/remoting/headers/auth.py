@@ -24,6 +24,17 @@ class ListUsersRequestHeader(Header, kw_only=True):
     access_key: str | None = msgspec.field(name=ACCESS_KEY, default=None)
 
 
+class RevokeTokenRequestHeader(Header, kw_only=True):
+    """REVOKE_TOKEN: the token with this id (jti), or all that `username` got until now.
+
+    `expires_at` is when the token expires, s since the epoch; without it, the revocation never ends.
+    """
+
+    token_id: str | None = None
+    username: str | None = None
+    expires_at: int | None = None
+
+
 class AclRequestHeader(Header, kw_only=True):
     """AUTH_CREATE_ACL, AUTH_UPDATE_ACL, AUTH_GET_ACL."""
 

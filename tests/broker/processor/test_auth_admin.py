@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.server import Broker
+from sprocket.common.clock import SystemClock
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps, loads
@@ -19,9 +20,11 @@ from sprocket.remoting.headers.auth import (
     DeleteAclRequestHeader,
     ListAclsRequestHeader,
     ListUsersRequestHeader,
+    RevokeTokenRequestHeader,
     UserRequestHeader,
 )
 from sprocket.remoting.headers.base import Header
+from tests.acl.tokens.makers import key, key_files, token
 from tests.broker.rig import TOPIC, TestClient, broker_config, create, running_broker
 
 ROOT = Credentials("admin", "secret of admin")
@@ -204,7 +207,7 @@ async def test_policies_from_first_to_last(guarded: tuple[Asker, Asker]) -> None
     assert gone == (ResponseCode.NO_PERMISSION, "The acl is not exist.")
     stranger = await admin.refused(RequestCode.AUTH_GET_ACL, acl("nobody"))
     assert stranger == (ResponseCode.NO_PERMISSION, "The subject is not exist.")
-    kind = await admin.refused(RequestCode.AUTH_GET_ACL, AclRequestHeader(subject="Role:x"))
+    kind = await admin.refused(RequestCode.AUTH_GET_ACL, AclRequestHeader(subject="Team:x"))
     assert kind == (ResponseCode.NO_PERMISSION, "The subject is null.")
 
 
@@ -269,3 +272,34 @@ async def test_a_signed_client_sends_and_an_unsigned_one_does_not(tmp_path: Path
         refused = await stranger.pull()
         assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "username cannot be null.")
         await stranger.close()
+
+
+@pytest.mark.code(RequestCode.REVOKE_TOKEN)
+async def test_tokens_are_revoked_and_stay_so_after_a_restart(tmp_path: Path) -> None:
+    keys = key_files(tmp_path / "keys", key("ES256"))
+    revoke = RequestCode.REVOKE_TOKEN
+    now_s = SystemClock().wall_ms() // 1000
+    texts = [token(key("ES256"), now_s - 10, user="operator", token_id=name) for name in ("t1", "t2", "t3")]
+    bearers = [Credentials(text, "any") for text in texts]
+    only = ListAclsRequestHeader(subject_filter="x")
+    async with askers(tmp_path, ROOT, *bearers, **GUARDED, **keys) as (_, (admin, first, second, _)):
+        await admin.well(
+            RequestCode.AUTH_CREATE_USER, UserRequestHeader(username="operator"), UserInfo("operator", "x" * 12)
+        )
+        acl = AclInfo("User:operator", [rule("Cluster:*", "Get", "List")])
+        await admin.well(RequestCode.AUTH_CREATE_ACL, AclRequestHeader(subject="User:operator"), acl)
+        for one in (first, second):
+            await one.well(RequestCode.AUTH_LIST_ACL, only)
+        assert (await first.refused(revoke, RevokeTokenRequestHeader(token_id="t2")))[0] == ResponseCode.NO_PERMISSION
+        for wrong in ({}, {"token_id": "t", "username": "u"}, {"token_id": "x" * 257}):
+            refused = await admin.refused(revoke, RevokeTokenRequestHeader(**wrong))
+            assert refused[0] == ResponseCode.INVALID_PARAMETER
+        await admin.well(revoke, RevokeTokenRequestHeader(token_id="t1", expires_at=now_s + 600))
+        assert "is revoked" in (await first.refused(RequestCode.AUTH_LIST_ACL, only))[1]
+        await second.well(RequestCode.AUTH_LIST_ACL, only)
+    async with askers(tmp_path, ROOT, *bearers, **GUARDED, **keys) as (_, (admin, first, second, third)):
+        assert "is revoked" in (await first.refused(RequestCode.AUTH_LIST_ACL, only))[1]
+        await second.well(RequestCode.AUTH_LIST_ACL, only)
+        await admin.well(revoke, RevokeTokenRequestHeader(username="operator"))
+        for one in (second, third):
+            assert "is revoked" in (await one.refused(RequestCode.AUTH_LIST_ACL, only))[1]
