@@ -76,10 +76,12 @@ def run_java(endpoints: str, run: str, scenarios: Sequence[str], home: Path, *, 
     return _run([*command, endpoints, str(tls).lower(), run, *scenarios], home)
 
 
-def run_python(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -> dict[str, Outcome]:
+def run_python(
+    endpoints: str, run: str, scenarios: Sequence[str], home: Path, account: tuple[str, str] = ("", "")
+) -> dict[str, Outcome]:
     """Raises ClientMissingError."""
     program = _SOURCES / "python_client.py"
-    return _run([str(python_environment()), str(program), endpoints, "", "", run, *scenarios], home)
+    return _run([str(python_environment()), str(program), endpoints, *account, run, *scenarios], home)
 
 
 def python_environment() -> Path:

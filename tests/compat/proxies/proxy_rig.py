@@ -11,6 +11,7 @@ from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.headers.admin import CreateTopicRequestHeader
 from sprocket.testing import Broker
 from tests.compat.java_client import Outcome
@@ -35,13 +36,13 @@ class OwnBroker:
         port, self.cluster = free_port(), f"own-{folder.name}"
         self.address = f"127.0.0.1:{port}"
         folder.mkdir(parents=True)
-        keys = {
+        self.keys = {
             "brokerClusterName": self.cluster, "brokerName": self.cluster, "listenPort": str(port),
             "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", "haListenPort": str(free_port()),
             "storePathRootDir": str(folder / "store"), "mappedFileSizeCommitLog": str(128 * 1024 * 1024),
             "namesrvAddr": namesrv, **(settings or {}),
         }  # fmt: skip
-        self.file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in self.keys.items()))
 
 
 class ProxyProcess:
@@ -103,11 +104,13 @@ class ProxyProcess:
             self._process.end(how, 60.0)
 
 
-def prepare(broker: Broker | OwnBroker, run: str, scenarios: Sequence[str]) -> None:
+def prepare(
+    broker: Broker | OwnBroker, run: str, scenarios: Sequence[str], credentials: Credentials | None = None
+) -> None:
     """Create the topic and the group of each scenario."""
 
     async def create() -> None:
-        client = RemotingClient()
+        client = RemotingClient(credentials=credentials)
         for name in scenarios:
             topic = f"{run}-{name}"
             header = CreateTopicRequestHeader(
