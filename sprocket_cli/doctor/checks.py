@@ -4,9 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sprocket_cli.doctor.facts import Cluster, Facts, Local, Machine
+
+if TYPE_CHECKING:
+    from sprocket.remoting.bodies.quota import Quota
 
 _GIB: Final = 1024**3
 _MASTER_ID: Final = 0
@@ -262,6 +265,40 @@ def _cluster_settings(cluster: Cluster) -> Iterator[Finding]:
 
 
 _LOCAL: Final[tuple[Callable[[Local], Iterator[Finding]], ...]] = (_disk, _ports, _certificates, _local_settings)
+
+
+def _quotas(cluster: Cluster) -> Iterator[Finding]:
+    """Judge quotas that differ, name unknown topics, or cannot be reached.  Without quotas there is no finding."""
+    masters = [one for one in cluster.brokers if one.broker_id == _MASTER_ID and one.quotas is not None]
+    if not any(one.quotas for one in masters):
+        return
+    first, rest = masters[0], masters[1:]
+    found = list(_contradictions(first.quotas or {}, cluster.topics))
+    for other in rest:
+        if other.quotas != first.quotas:
+            text = f"the quotas of {other.address} differ from those of {first.address}"
+            found.append(Finding("quotas", Level.WARNING, text, "`sprocket quota list` shows which: set them again"))
+    yield from found or [Finding("quotas", Level.OK, f"{len(first.quotas or {})} quotas, the same at each master")]
+
+
+def _contradictions(quotas: "Mapping[str, Quota]", topics: frozenset[str]) -> Iterator[Finding]:
+    of_each_account = quotas.get("account:*")
+    for name, quota in sorted(quotas.items()):
+        dimension, _, topic = name.partition(":")
+        if dimension != "topic" or topic.endswith("*"):
+            continue
+        if topics and topic not in topics:
+            yield Finding(
+                "quotas", Level.WARNING, f"quota {name}: there is no such topic", f"`sprocket quota delete {name}`"
+            )
+        for kind in ("messages_in", "bytes_in", "messages_out", "bytes_out"):
+            allowed = 0 if of_each_account is None or of_each_account.is_soft else getattr(of_each_account, kind)
+            if allowed and getattr(quota, kind) > allowed:
+                text = f"quota {name}: {kind} is above the {allowed} that account:* leaves to each account"
+                advice = "raise account:*, or give the accounts of this topic a quota of their own"
+                yield Finding("quotas", Level.WARNING, text, advice)
+
+
 _CLUSTER: Final[tuple[Callable[[Cluster], Iterator[Finding]], ...]] = (
-    _name_servers, _routes, _clocks, _versions, _cluster_settings,
+    _name_servers, _routes, _clocks, _versions, _cluster_settings, _quotas,
 )  # fmt: skip

@@ -50,8 +50,14 @@ async def cluster(
         look = await look_at(admin, at_once, found)
         places = _addresses(found)
         states = await at_once.each(sorted(places), lambda address: _state(admin, address, *places[address], clock))
+        topics: list[str] = []
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                topics = await admin.topic_list()
+        except (SprocketError, TimeoutError):
+            pass  # names in quotas are not judged
     brokers = [state for state in states.values() if isinstance(state, BrokerState)]
-    return Cluster(name_servers, brokers, look, clock.wall_ms())
+    return Cluster(name_servers, brokers, look, clock.wall_ms(), frozenset(topics))
 
 
 def _addresses(info: "ClusterInfo") -> dict[str, tuple[str, int]]:
@@ -77,10 +83,16 @@ async def _state(admin: "AdminClient", address: str, name: str, broker_id: int, 
             keys = await admin.broker_config(address)
     except (SprocketError, TimeoutError):
         pass  # without the right to read it, settings are not judged
+    quotas = None
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            quotas = await admin.quotas(address)
+    except (SprocketError, TimeoutError):
+        pass  # RocketMQ has none
     there_ms = _clock_of(info)
     return BrokerState(
         name, broker_id, address, version=info.get("brokerVersionDesc", ""),
-        sprocket_version=info.get("sprocketVersion", ""), keys=keys,
+        sprocket_version=info.get("sprocketVersion", ""), keys=keys, quotas=quotas,
         skew_ms=None if there_ms is None else there_ms - (asked_ms + answered_ms) / 2,
         skew_error_ms=_RUNTIME_ERROR_MS + (answered_ms - asked_ms) / 2,
     )  # fmt: skip

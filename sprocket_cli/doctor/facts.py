@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sprocket.client.admin.cluster_health import ClusterLook
+    from sprocket.remoting.bodies.quota import Quota
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,18 @@ class BrokerState:
     skew_ms: float | None = None
     skew_error_ms: float = 0.0
     keys: Mapping[str, str] = field(default_factory=dict)
+    quotas: "Mapping[str, Quota] | None" = None  # None: it does not tell, or has no quotas
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything that answered; `look` at `now_ms`."""
+    """Everything that answered; `look` at `now_ms`.  `topics` are those of the name servers; empty if none tells."""
 
     name_servers: list[NameServerState]
     brokers: list[BrokerState]
     look: "ClusterLook"
     now_ms: int
+    topics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import pytest
 
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.cluster_health import ClusterLook
+from sprocket.remoting.bodies.quota import Quota
 from sprocket.remoting.bodies.route import BrokerData, ClusterInfo
 from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInfo
 from sprocket_cli.doctor.checks import Finding, Level, findings, worst
@@ -129,3 +130,23 @@ def test_name_servers_that_are_down_or_disagree() -> None:
     fewer = replace(two, brokers=frozenset({"h:1"}))
     assert bad(Facts(MACHINE, None, replace(CLUSTER, name_servers=[one, fewer]))) == [("name servers", "warning")]
     assert worst([Finding("x", Level.FAILURE, ""), Finding("y", Level.WARNING, "")]) is Level.FAILURE
+
+
+def limited(*quotas: Quota) -> BrokerState:
+    return replace(MASTER, quotas={quota.name: quota for quota in quotas})
+
+
+def test_quotas_that_are_wrong_are_found_and_others_are_not() -> None:
+    def quotas_of(*brokers: BrokerState) -> list[tuple[str, str]]:
+        facts = Facts(MACHINE, None, replace(CLUSTER, brokers=list(brokers), topics=frozenset({"Orders"})))
+        return [(one.level.value, one.text) for one in findings(facts) if one.check == "quotas"]
+
+    orders, each = Quota("topic:Orders", messages_in=10), Quota("account:*", messages_in=5)
+    assert quotas_of(MASTER, limited()) == []
+    assert [level for level, _ in quotas_of(limited(orders))] == ["ok"]
+    [(level, text)] = quotas_of(limited(orders), replace(limited(), address="h:3"))
+    assert level == "warning" and "differ" in text
+    [(level, text)] = quotas_of(limited(Quota("topic:Gone", messages_in=10)))
+    assert level == "warning" and "no such topic" in text
+    [(level, text)] = quotas_of(limited(orders, each))
+    assert level == "warning" and "messages_in is above the 5" in text
