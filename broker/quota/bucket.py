@@ -96,7 +96,7 @@ class Bucket:
         now_s, level = self._now_s(), self._level
         if now_s > self._read_at_s:
             level += (now_s - self._read_at_s) * self.rate
-            self._level = level = level if level < self.burst else self.burst
+            self._level = level = min(self.burst, level)
             self._read_at_s = now_s
         return ceil(level - _NOTHING) if level > 0 else 0
 
