@@ -4,10 +4,12 @@ import random
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sprocket.common import failpoints
 from sprocket.common.errors import CorruptRecord, DiskFull, StoreError
+from sprocket.remoting.message.lite_topics import lite_queue
 from store.backup.backup import Backup, BackupReport
 from store.backup.manifest import Manifest, decode, require
 from store.backup.restore import restore
@@ -216,3 +218,26 @@ def test_a_store_that_lost_records_does_not_shorten_its_backup(stores: Stores, t
     shorter = back_up(root, target, allow_shorter=True).manifest
     assert shorter.log_end < end
     assert faults(target, shorter) == []
+
+
+def test_a_restored_store_has_the_messages_of_lite_topics(stores: Stores, target: Path, tmp_path: Path) -> None:
+    stores.fields |= {"enable_lmq": True, "enable_multi_dispatch": True}
+    store = stores.open()
+    lights = [lite_queue("Sessions", f"s{number}") for number in range(40)]
+    for light in lights * 3:
+        properties = b"INNER_MULTI_DISPATCH\x01" + light.encode() + b"\x02"
+        store.append([msgspec.structs.replace(message("Sessions", 0, light.encode()), properties=properties)])
+    stores.close(store)
+    back_up(stores.root, target)
+    restore(target, tmp_path / "new")
+    for enabled in (True, False):  # a store with light queues keeps them, whatever the keys say
+        other = Stores(tmp_path / "new")
+        other.fields |= {"enable_lmq": enabled, "enable_multi_dispatch": enabled}
+        store = other.open()
+        assert store.light_queue_count == len(lights)
+        for light in lights:
+            assert store.max_offset(light, 0) == 3
+            found = store.get(light, 0, 0, 32, 1 << 20)
+            held = b"".join(map(bytes, found.slices))
+            assert held.count(b"INNER_MULTI_DISPATCH\x01" + light.encode() + b"\x02") == 3
+        other.close(store)
