@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from sprocket.remoting.bodies.auth import UserInfo
     from sprocket.remoting.bodies.group import SubscriptionGroupConfig
     from sprocket.remoting.bodies.topic import TopicConfig
-    from sprocket.remoting.credentials import Credentials
+    from sprocket.remoting.credentials import Credentials, TokenCredentials
     from sprocket.remoting.tls.settings import TlsSettings
     from store.retention.leases import Lease as Lease
     from store.retention.leases import LeaseRefused as LeaseRefused
@@ -183,6 +183,7 @@ __all__ = [
     "Tail",
     "TlsSettings",
     "TlsUnusable",
+    "TokenCredentials",
     "Topic",
     "TopicConfig",
     "TopicNotFound",
@@ -233,6 +234,7 @@ _EXPORTS = {
     "AllocateMessageQueueStrategy": "sprocket.client.rebalance.allocation",
     "ClientSettings": "sprocket.client.connection.client_instance",
     "Credentials": "sprocket.remoting.credentials",
+    "TokenCredentials": "sprocket.remoting.credentials",
     "Compression": "sprocket.client.compression",
     "AnswerUnreadable": "sprocket.client.errors",
     "BodyUnreadable": "sprocket.client.errors",

@@ -6,6 +6,7 @@ A consumer, by contrast, survives refusals: an operator may grant the permission
 import os
 from collections.abc import Iterator
 
+from acl.tokens.token_text import masked
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.consume.subscription import subscription
 from sprocket.client.errors import ClientError
@@ -36,7 +37,8 @@ def refusal_text(refusal: BaseException, credentials: Credentials | None) -> str
     if _FOR_EVERYBODY in said:
         return said
     if credentials is not None:
-        return f"{said}. The request was signed by {credentials.access_key}, the account in {TOOLS_FILE}"
+        account = masked(credentials.access_key)
+        return f"{said}. The request was signed by {account}, the account in {TOOLS_FILE}"
     if os.environ.get("ROCKETMQ_HOME"):
         return f"{said}. The request was not signed: {TOOLS_FILE} names no account"
     return f"{said}. The request was not signed: set ROCKETMQ_HOME and name an account in {TOOLS_FILE}"

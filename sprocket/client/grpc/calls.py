@@ -25,7 +25,7 @@ from sprocket.client.grpc.channel_credentials import channel_credentials
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire import metadata as names
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.credentials import Credentials, TokenCredentials
 from sprocket.remoting.tls.settings import TlsSettings
 
 _SERVICE: Final = wire.DESCRIPTOR.services_by_name["MessagingService"]
@@ -152,7 +152,9 @@ class Calls:
             (names.CLIENT_ID, self._client_id()), (names.LANGUAGE, "PYTHON"),
             (names.CLIENT_VERSION, CLIENT_VERSION), (names.PROTOCOL, "v2"),
         ]  # fmt: skip
-        if self._credentials is not None:
+        if isinstance(self._credentials, TokenCredentials):
+            listed.append((names.AUTHORIZATION, f"Bearer {self._credentials.token}"))
+        elif self._credentials is not None:
             date_time = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._wall_s()))
             secret = self._credentials.secret_key.encode()
             signature = hmac.new(secret, date_time.encode(), hashlib.sha1).hexdigest().upper()

@@ -14,7 +14,7 @@ from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
-from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.credentials import Credentials, TokenCredentials
 from sprocket.remoting.headers.auth import (
     AclRequestHeader,
     DeleteAclRequestHeader,
@@ -280,7 +280,7 @@ async def test_tokens_are_revoked_and_stay_so_after_a_restart(tmp_path: Path) ->
     revoke = RequestCode.REVOKE_TOKEN
     now_s = SystemClock().wall_ms() // 1000
     texts = [token(key("ES256"), now_s - 10, user="operator", token_id=name) for name in ("t1", "t2", "t3")]
-    bearers = [Credentials(text, "any") for text in texts]
+    bearers = [Credentials(texts[0], "any"), *map(TokenCredentials, texts[1:])]
     only = ListAclsRequestHeader(subject_filter="x")
     async with askers(tmp_path, ROOT, *bearers, **GUARDED, **keys) as (_, (admin, first, second, _)):
         await admin.well(
