@@ -33,7 +33,9 @@ _HEAD: Final = """\
 Written by `make docs` from the routes in the code; do not edit.
 
 Every request code of Apache RocketMQ 5.3.3, and those of 5.5.1 that Sprocket knows (5002, 5003, 200070 to 200079):
-which part serves it, and the tests that send it.
+which part serves it, and the tests that send it. RocketMQ 5.5.1 has all codes of 5.3.3 under the same numbers, and 13
+more; of these Sprocket does not know SWITCH_TIMER_ENGINE (5001), which is about RocksDB. A dash in both columns is a
+code of older versions, or one of Sprocket's own.
 The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION,
 PROVE_BROKER_IDENTITY, FORGET_CONTROLLER, ADOPT_BROKER_GROUP, REVOKE_TOKEN and those of quotas (21005 to 21008) are
 Sprocket's own, see [quotas.md](quotas.md),
@@ -44,6 +46,11 @@ Methods and status codes of gRPC are in [proxy.md](proxy.md#methods), and so are
 at its [remoting port](proxy.md#remoting-clients).
 
 """
+
+
+# Source: `RequestCode` of RocketMQ 5.3.3 and 5.5.1.
+_SINCE_5_5: Final = frozenset({5002, 5003, *range(200070, 200080)})
+_NEITHER: Final = frozenset({*range(50, 55), *range(21001, 21009)})
 
 
 class MarkedTest(NamedTuple):
@@ -150,14 +157,24 @@ def page(root: Path = ROOT) -> str:
     table = rows(root)
     done = sum(bool(row.servers) for row in table)
     parts = [_HEAD, f"{done} of {len(table)} codes are served.\n\n"]
-    parts += ["| Code | Name | Status | Served by | Tests |\n|---:|---|---|---|---|\n"]
+    parts += ["| Code | Name | 5.3.3 | 5.5.1 | Status | Served by | Tests |\n|---:|---|---|---|---|---|---|\n"]
     return "".join([*parts, *(_line(row) for row in table)])
 
 
 def _line(row: Row) -> str:
     status = "done" if row.servers else f"not supported: {row.reason}"
     tests = [f"[{test.path.removeprefix('tests/')}](../{test.path}) `{test.name}`" for test in row.tests]
-    return f"| {int(row.code)} | {row.code.name} | {status} | {', '.join(row.servers)} | {', '.join(tests)} |\n"
+    cells = [
+        str(int(row.code)), row.code.name, *_versions(row.code), status, ", ".join(row.servers), ", ".join(tests),
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _versions(code: RequestCode) -> tuple[str, str]:
+    """Return whether RocketMQ 5.3.3 and 5.5.1 have a code."""
+    if code in _SINCE_5_5:
+        return "–", "yes"
+    return ("–", "–") if code in _NEITHER else ("yes", "yes")
 
 
 if __name__ == "__main__":
