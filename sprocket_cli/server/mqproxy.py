@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `ProxyStartup`, `CommandLineArgument`.
 
 import importlib.util
 import json
+import os
 import random
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 # A worker gets this much longer than its own limit of a stop.
 _STOP_SLACK_S: Final = 10.0
+# grpcio's former listener takes about a fifth less CPU for a send.
+_GRPC_EXPERIMENTS: Final = "-event_engine_listener"
 _LEVELS = click.Choice(["debug", "info", "warning", "error"])
 
 
@@ -90,7 +93,7 @@ def main(
 
 
 def require_grpc() -> None:
-    """Raise WrongUsage that names the extra if grpcio is missing."""
+    """Choose grpcio's listener, before grpcio is imported.  Raises WrongUsage that names the extra if it is missing."""
     for module in ("grpc", "grpc_health", "grpc_reflection", "google.protobuf"):
         try:
             is_there = importlib.util.find_spec(module) is not None
@@ -98,6 +101,7 @@ def require_grpc() -> None:
             is_there = False
         if not is_there:
             raise WrongUsage(f"the proxy needs grpcio: {install('proxy')}")
+    os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
 
 
 def run_proxy(
