@@ -174,6 +174,11 @@ class KeySources:
         content = self._fetch(url)
         return public_keys(content, url), content
 
+    @property
+    def is_fetching(self) -> bool:
+        """Whether keys of an issuer are on their way."""
+        return bool(self._fetching)
+
     async def close(self) -> None:
         """Stop what is being fetched."""
         for task in list(self._fetching):
