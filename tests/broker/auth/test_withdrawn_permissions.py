@@ -16,13 +16,15 @@ import pytest
 from acl.auth.infos import acl_of
 from acl.auth.model import User, UserStatus
 from acl.gate import Doorway
+from acl.tokens.revocations import Revocation
 from broker.server import Broker
+from sprocket.common.clock import SystemClock
 from sprocket.engine.choice import ENGINE
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
-from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.credentials import Credentials, TokenCredentials
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import FrameDecoder
 from sprocket.remoting.headers.base import Header, to_ext_fields
@@ -31,6 +33,7 @@ from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import open_frame
 from sprocket.remoting.tls.watch import ClientTls
+from tests.acl.tokens.makers import key, key_files, token
 from tests.broker.pop.rig import messages_of, pop_header
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
 from tests.remoting.tls_files import Files
@@ -268,3 +271,27 @@ async def test_a_connection_with_passes_serves_nothing_that_is_not_proved(tmp_pa
             sends = sum(code is SEND for opaque, code in enumerate(codes) if opaque not in forged)
             assert one.broker.store.max_offset(TOPIC, 0) == end + sends
             peer.writer.close()
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_revoked_token_is_refused_from_the_next_request_on(tmp_path: Path, is_tls: bool) -> None:
+    now_s = SystemClock().wall_ms() // 1000
+    files = key_files(tmp_path / "token-keys", key("ES256"))
+    bearer = TokenCredentials(token(key("ES256"), now_s, user=ALICE.access_key))
+    with checks_counted() as seen:
+        async with guarded(tmp_path, 2, is_tls=is_tls, **files) as one:
+            peers = {name: await one.connect() for name in READS}
+            for name, peer in peers.items():
+                await peer.prepare(bearer)
+                assert await serves(peer, name, 2, bearer), name
+                before = seen[0]
+                assert await serves(peer, name, 2, bearer), name
+                if ENGINE.name == "native" and not is_tls and set(READS[name][0]) in ({SEND}, {PULL}):
+                    assert seen[0] == before, name
+            end = one.broker.store.max_offset(TOPIC, 0)
+            one.broker.users.tables.revoke(Revocation(token_id="t1"), now_s)
+            for name, peer in peers.items():
+                for _ in range(2):
+                    assert not await serves(peer, name, 2, bearer), name
+                peer.writer.close()
+            assert one.broker.store.max_offset(TOPIC, 0) == end
