@@ -128,7 +128,7 @@ class Run:
         self._offsets: Counter[int] = Counter()
         self._routes: list[TopicRoute] = []
         self._known: Counter[str] = Counter()  # position of each client's route
-        # While an inexact move goes on, two brokers lead a queue: clients must not have routes from before the last move.
+        # In an inexact move two brokers lead a queue: then clients must not have routes from before the last move.
         self._exact = seed % 2 == 0
         self._floor = 0
 
