@@ -18,6 +18,7 @@ from broker.topic.logical_queue import leaders_of, led_queue_ids
 from broker.topic.moved_queues import FORWARD_QUEUES, logical_id
 from broker.transaction.recovery import read_record
 from sprocket.common.errors import SprocketError, StoreError
+from sprocket.common.figures import Declared, Figure
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -60,6 +61,20 @@ class Forwarding(Service):
         self._brokers = brokers
         self._tasks: dict[int, asyncio.Task[None]] = {}
         core.mappings.on_put.append(self._mapped)
+
+    def figures(self) -> list[Declared]:
+        """Return how many messages wait."""
+        return [
+            Figure(
+                "lateMessagesWaiting",
+                "messages for logical queues that have moved, which their leaders have yet to get",
+                self._waiting,
+            )
+        ]
+
+    def _waiting(self) -> int:
+        end = self._core.store.max_offset
+        return sum(max(end(FORWARD_TOPIC, number) - self._next(number), 0) for number in range(FORWARD_QUEUES))
 
     def activate(self) -> None:
         """Begin to send what waits."""

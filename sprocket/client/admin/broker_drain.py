@@ -266,7 +266,8 @@ def _unread(offsets: OffsetWrapper) -> int:
 
 def _delayed(figures: Mapping[str, str]) -> int:
     """Return the number of messages that wait for their time, by the figures of a broker."""
-    waiting = sum(int(figures[name]) for name in ("timerCongestNum", "timerOffsetBehind") if name in figures)
+    names = ("timerCongestNum", "timerOffsetBehind", "lateMessagesWaiting")
+    waiting = sum(int(figures[name]) for name in names if name in figures)
     for name, text in figures.items():
         if name.startswith("scheduleMessageOffset_"):
             delivered, _, end = text.partition(",")

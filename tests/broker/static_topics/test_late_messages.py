@@ -114,6 +114,8 @@ async def test_messages_wait_for_a_leader_that_is_away_in_their_order(tmp_path: 
         await two.brokers[B].stop()
         for number, half in enumerate(halves):
             await commit(two, half, number)
+        figures = await two.clients[A].ask_well(RequestCode.GET_BROKER_RUNTIME_INFO)
+        assert b'"lateMessagesWaiting":"5"' in figures.body
         # They are in the log of broker a: a restart loses none.
         await two.brokers[A].stop()
         async with again(tmp_path, two, A), again(tmp_path, two, B) as b:
