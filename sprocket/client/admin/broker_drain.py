@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_requests import decoded
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.static_topics import StaticTopics
 from sprocket.client.connection.wakeup import pause
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
-from sprocket.remoting.bodies.stats import OffsetWrapper
+from sprocket.remoting.bodies.stats import ConsumeStats, OffsetWrapper
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, LogicQueueMappingItem
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.admin import GetConsumeStatsRequestHeader
 from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from sprocket.remoting.message.topic_names import FORWARD_GROUP, FORWARD_TOPIC
 from sprocket.static_topic.item_checks import next_item
 from sprocket.static_topic.logical_queues import LogicalQueue, all_queues
 
@@ -146,7 +149,13 @@ class BrokerDrain:
             lags.update(await self._static_lags(site.broker, topic))
         figures = await self._admin.broker_runtime_info(site.address)
         counted = {key: count for key, count in lags.items() if count and key[0] not in skipped_groups}
-        return Remaining(counted, _delayed(figures))
+        return Remaining(counted, _delayed(figures) + await self._late(site.address))
+
+    async def _late(self, address: str) -> int:
+        """Return how many late messages of static topics the broker has yet to send to their present leaders."""
+        header = GetConsumeStatsRequestHeader(consumer_group=FORWARD_GROUP, topic=FORWARD_TOPIC)
+        stats = decoded(await self._admin.ask(address, RequestCode.GET_CONSUME_STATS, header), ConsumeStats[str])
+        return sum(_unread(offsets) for offsets in stats.offset_table.values())
 
     async def _static_lags(self, broker: str, topic: str) -> dict[tuple[str, str], int]:
         """Return how many messages of a static topic each of its groups has yet to read on a broker."""
