@@ -54,7 +54,7 @@ cdef enum:
     MAX_SLOTS = 64
     # Different buckets of quotas of one append, and max buckets of one topic or of one sender.
     MAX_METERS = 64
-    MAX_BUCKETS = 8
+    MAX_BUCKETS = 16
     # Room for so many sends, and for headers of so many bytes, is made at once.
     FIRST_CAPACITY = 16
     CHUNK_BYTES = 8 * 1024

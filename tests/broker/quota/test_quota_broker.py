@@ -159,3 +159,15 @@ async def test_a_group_with_too_much_to_read_closes_its_topics_until_it_has_read
         core.offsets.commit(GROUP, TOPIC, 0, 1)
         upkeep_of(broker).look()
         assert await send(client) == SUCCESS
+
+
+async def test_all_quotas_of_a_name_hold_together(tmp_path: Path) -> None:
+    topic, all_of_them = "shop|orders%Paid", {"messages_in": 9, "bytes_in": 9000, "requests": 9}
+    async with running_broker(tmp_path, clock=ManualClock()) as (broker, client):
+        assert await send(client, topic) == SUCCESS
+        for name in ("topic:*", "namespace:*", "tenant:shop", "address:*"):
+            await set_quota(client, name, **all_of_them)
+        await set_quota(client, "tenant:shop", **all_of_them | {"messages_in": 2})
+        assert [await send(client, topic) for _ in range(3)] == [SUCCESS, SUCCESS, REFUSED]
+        tallies = core_of(broker).quotas.tallies()
+    assert tallies["namespace:*", Kind.BYTES_IN].used > tallies["namespace:*", Kind.MESSAGES_IN].used == 2
