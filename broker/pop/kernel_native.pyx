@@ -13,7 +13,6 @@ from libc.stdlib cimport free, malloc
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
-from broker.quota.admission import admits
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
@@ -24,7 +23,7 @@ from sprocket.remoting.header_reader_native cimport Header, HeaderReader, WHOLE,
 from sprocket.engine.store.layout cimport (
     FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, from_big32, from_big64,
 )
-from broker.pull.kernel_native cimport Frames
+from broker.pull.kernel_native cimport Frames, admits
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.remoting.signatures_native cimport Proof
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc

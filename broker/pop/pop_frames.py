@@ -18,8 +18,7 @@ from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.popped import FOUND
 from broker.pop.queue_pop import QueuePop
 from broker.pop.revive.revive_log import ReviveLog
-from broker.quota.admission import admits
-from broker.quota.bucket import Buckets, charge
+from broker.quota.bucket import Buckets, admits, charge
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.flow.joined_buffers import WRITE_BYTES

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from broker.plan.table import Refused
 from broker.pull.planner import COMMIT_OFFSET, PullKey, PullPlan, pull_key
-from broker.quota.admission import admits
+from broker.quota.bucket import admits
 from sprocket.remoting.command import Buffer, Request
 from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES
 from sprocket.remoting.frames import ResponseTemplate

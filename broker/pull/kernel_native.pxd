@@ -4,6 +4,9 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t
 
 
+cdef bint admits(tuple buckets) except -1  # whether all buckets of quotas admit a request now, as `broker.quota.bucket`
+
+
 cdef class Frames:
     cdef PyObject *octets  # a bytes object that nobody else has, or NULL
     cdef Py_ssize_t used

@@ -15,7 +15,6 @@ from libc.string cimport memcpy
 
 from sprocket.remoting.header_reader_native import BOOL, INT, LONG, TEXT  # for callers
 
-from broker.quota.admission import admits
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
@@ -82,6 +81,13 @@ cdef class Prepared:
             self.queue, self.broker_id, self.topic_flags = plan.queue, plan.broker_id, plan.topic_flags
             self.group_flags, self.buckets = plan.group_config.group_sys_flag, plan.buckets
             set_codes(&self.tags, plan.codes)
+
+
+cdef bint admits(tuple buckets) except -1:
+    for bucket in buckets:
+        if not bucket.left():
+            return False
+    return True
 
 
 cdef class Frames:

@@ -13,8 +13,7 @@ from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pull.kernel import Note
 from broker.pull.kernels import pull_kernel
 from broker.pull.planner import PullPlanner
-from broker.quota.admission import admits
-from broker.quota.bucket import Buckets, charge
+from broker.quota.bucket import Buckets, admits, charge
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.frames import ResponseTemplate

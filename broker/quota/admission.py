@@ -10,11 +10,6 @@ from sprocket.remoting.command import Request
 logger = logging.getLogger(__name__)
 
 
-def admits(buckets: Buckets) -> bool:
-    """Return whether all buckets admit a request now."""
-    return all(bucket.left() for bucket in buckets)
-
-
 class ChargedPlan(Protocol):
     """Part of the plan of a send."""
 

@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
-from sprocket.remoting.bodies.quota import RETRY_AFTER_FIELD
-from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.codes import RETRY_AFTER_FIELD, ResponseCode
 
 # Less is nothing: a sum of times that are no whole numbers in binary is off by less.
 _NOTHING: Final = 1e-6
@@ -161,6 +160,11 @@ def longest_wait(buckets: Iterable[Bucket]) -> tuple[Bucket | None, float]:
         if wait_s > longest_s:
             last, longest_s = bucket, wait_s
     return last, longest_s
+
+
+def admits(buckets: Iterable[Bucket]) -> bool:
+    """Return whether all buckets admit a request now."""
+    return all(bucket.left() for bucket in buckets)
 
 
 def charge(buckets: Iterable[Bucket], messages: int, size_bytes: int, requests: int = 1) -> None:

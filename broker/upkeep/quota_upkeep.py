@@ -279,19 +279,19 @@ class QuotaUpkeep(Service):
 
         counter, gauge = MetricKind.COUNTER, MetricKind.GAUGE
         return [
-            Metric("rocketmq_quota_used_total", counter, "what requests took from a quota", used, _LABELS),
+            Metric("sprocket_quota_used_total", counter, "what requests took from a quota", used, _LABELS),
             Metric(
-                "rocketmq_quota_exceeded_total", counter,
+                "sprocket_quota_exceeded_total", counter,
                 "messages and reads that a quota refused or delayed, or a soft one reported", exceeded, _LABELS,
             ),
-            Metric("rocketmq_quota_limit", gauge, "limit of a quota at this broker, per second", limits, _LABELS),
-            Metric("rocketmq_quota_stored_bytes", gauge, "bytes of a topic with a quota for them", stored, ("topic",)),
+            Metric("sprocket_quota_limit", gauge, "limit of a quota at this broker, per second", limits, _LABELS),
+            Metric("sprocket_quota_stored_bytes", gauge, "bytes of a topic with a quota for them", stored, ("topic",)),
             Metric(
-                "rocketmq_quota_backlog_messages", gauge, "messages that a group with a quota for them has yet to read",
+                "sprocket_quota_backlog_messages", gauge, "messages that a group with a quota for them has yet to read",
                 backlogs, ("consumer_group",),
             ),
             Metric(
-                "rocketmq_quota_waiting_reads", gauge, "pulls and pops that wait for a quota",
+                "sprocket_quota_waiting_reads", gauge, "pulls and pops that wait for a quota",
                 lambda: [((), len(self._core.quota_reads))],
             ),
         ]  # fmt: skip

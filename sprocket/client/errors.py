@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sprocket.common.errors import ClientError, ConfigError
-from sprocket.remoting.bodies.quota import RETRY_AFTER_FIELD
 from sprocket.remoting.client import ConnectFailed
-from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.codes import RETRY_AFTER_FIELD, ResponseCode
 from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
 
 __all__ = [

@@ -4,6 +4,10 @@ Source: RocketMQ 5.3.3, `RequestCode`, `RemotingSysResponseCode`, `ResponseCode`
 """
 
 from enum import IntEnum
+from typing import Final
+
+# Field of the response FLOW_CONTROL to a send: when to try again, ms.  Sprocket's own.
+RETRY_AFTER_FIELD: Final = "retryAfterMillis"
 
 
 class RequestCode(IntEnum):

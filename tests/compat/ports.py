@@ -27,13 +27,14 @@ def free_broker_port() -> int:
 
 
 def free_port_base(brokers: int = 6) -> int:
-    """For `sprocket cluster up --port-base`: ports of 3 name servers, their controllers and these brokers are free."""
+    """For `sprocket cluster up --port-base`: ports of 3 name servers, controllers, 2 proxies and brokers are free."""
     for _ in range(1000):
-        base = random.randrange(_LOW, _HIGH - 1200)
+        base = random.randrange(_LOW + 1800, _HIGH - 1200)
         firsts = [base + 1035 + 10 * index for index in range(brokers)]
         wanted = {
             *range(base, base + 3),
             *range(base + 100, base + 106),
+            *(base - 1795 + 10 * index + more for index in range(2) for more in (-1, 0)),
             *(port + more for port in firsts for more in (-2, 0, 1)),
         }
         if _take(wanted):

@@ -18,6 +18,7 @@ _DATA = Path(__file__).with_name("data")
 _MORE = {
     "show": ["Word"],
     "trace show": [],
+    "token revoke": ["--user", "word"],
     "updateUser": ["-p", "word"],
     "resetOffsetByTime": ["-s", "1"],
     "getSyncStateSet": ["-c", "Word"],

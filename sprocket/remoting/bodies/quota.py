@@ -1,13 +1,8 @@
 """Bodies of requests about quotas.  Not in RocketMQ."""
 
-from typing import Final
-
 import msgspec
 
 from sprocket.remoting.bodies.topic import DataVersion
-
-# Field of a refused send: when to try again, ms.
-RETRY_AFTER_FIELD: Final = "retryAfterMillis"
 
 
 class Quota(msgspec.Struct, rename="camel", frozen=True):

@@ -217,7 +217,7 @@ async def test_lag_of_a_group_that_wants_one_tag(tmp_path: Path, estimates: bool
 async def test_connections(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, client):
         await client.heartbeat("c1", TOPIC, producer_group="PG")
-        labels = {"language": "python", "version": "v5_3_3"}
+        labels = {"language": "python", "version": "v5_5_1"}
         assert await value(broker, "rocketmq_producer_connections", **labels) == 1
         assert await value(broker, "rocketmq_consumer_connections", consumer_group=GROUP, **labels) == 1
 

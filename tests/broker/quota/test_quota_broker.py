@@ -126,9 +126,9 @@ async def test_operators_see_what_is_used_and_what_is_refused(tmp_path: Path) ->
     assert (use.quota, use.resource, use.kind, use.limit) == (f"topic:{TOPIC}", f"topic {TOPIC}", "messages_in", 2)
     assert (use.used_total, use.exceeded_total, use.rate, use.asked) == (2, 3, 2, 5)
     label = (f"topic:{TOPIC}", "messages_in")
-    assert values["rocketmq_quota_used_total"] == {label: 2}
-    assert values["rocketmq_quota_exceeded_total"] == {label: 3}
-    assert values["rocketmq_quota_limit"] == {label: 2}
+    assert values["sprocket_quota_used_total"] == {label: 2}
+    assert values["sprocket_quota_exceeded_total"] == {label: 3}
+    assert values["sprocket_quota_limit"] == {label: 2}
 
 
 async def test_a_topic_that_stores_its_quota_takes_no_more_or_drops_the_oldest(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def change(path: HotPath, chance: random.Random, number: int) -> None:
 
     def update() -> None:
         kind = {f"+{QUEUE_TYPE}": "BatchCQ"} if topic == "Batches" and path.topics.get(topic) is None else {}
-        kind |= pick(({}, {}, {f"+{SHARDING_QUEUES}": "0"}, {f"+{SHARDING_QUEUES}": "4"}))
+        kind |= pick(({}, {f"+{SHARDING_QUEUES}": "0"}, {f"+{SHARDING_QUEUES}": "4"}))
         path.topics.update(
             [TopicConfig(topic, pick((0, 2, 4)), pick((0, 2)), pick((4, 6, 6)), order=pick((True, False)),
                          topic_filter_type=pick(("SINGLE_TAG", "MULTI_TAG")), attributes=kind)]

@@ -198,7 +198,7 @@ OPEN: Final = (
     Case("exportMetadata -c {cluster} -f {folder}", files=("metadata.json",), volatile=("exportTime",)),
     Case("exportMetadata -c {cluster} -f {folder} -t", files=("topic.json",), volatile=("exportTime",)),
     Case("exportMetadata -b {master} -f {folder} -g", files=("subscriptionGroup.json",)),
-    Case("exportMetrics -c {cluster} -f {folder}", files=("metrics.json",), volatile=DISK_RATIOS),
+    Case("exportMetrics -c {cluster} -f {folder}", files=("metrics.json",), volatile=(*DISK_RATIOS, "rocketmqVersion")),
     # Name servers
     Case("getNamesrvConfig", any_order=True),
     Case("updateNamesrvConfig -k returnOrderTopicConfigToBroker -v true"),

@@ -19,6 +19,8 @@ _VERSION = "5.5.0"
 _LITE_TOPICS = re.compile(r"(?<=^Lite Topics: \[).*(?=\])")
 # The time is now where no message waits; that of a waiting one is in other lines, too.
 _AGE = re.compile(r"\d+ \(\d+ s ago\)")
+# Brokers tell the age of a client: asked twice, the time may differ by a ms.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
 _OF_GROUP = f"-p {PARENT} -g {GROUP}"
 _COMMANDS = [
     "getBrokerLiteInfo -b {broker}",
@@ -57,7 +59,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def lines_of(output: str) -> list[str]:
     """The lines in order, and the lite topics of a line, too: RocketMQ's come out of hash tables."""
     return sorted(
-        _LITE_TOPICS.sub(_sorted_names, _AGE.sub("<ms> (<n> s ago)", line)) for line in output.splitlines() if line
+        _LITE_TOPICS.sub(_sorted_names, _MOMENT.sub("<time>", _AGE.sub("<ms> (<n> s ago)", line)))
+        for line in output.splitlines()
+        if line
     )
 
 

@@ -27,7 +27,7 @@ def test_a_quota_is_set_listed_used_and_deleted(cluster: Cluster) -> None:
 
 
 def test_a_quota_that_makes_no_sense_ends_with_the_brokers_reason(cluster: Cluster) -> None:
-    failed = sprocket(cluster, "quota", "set", "tenant:a", "--requests", "5")
+    failed = sprocket(cluster, "quota", "set", "team:a", "--requests", "5")
     assert failed.returncode == exit_codes.FAILURE
     assert "dimension:pattern" in failed.stderr
     gone = sprocket(cluster, "quota", "delete", "topic:NoSuchQuota")
