@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sprocket import ConsumeFrom, Message, PoppedMessage, Producer, SimpleConsumer
+from sprocket import ClientSettings, ConsumeFrom, Message, PoppedMessage, Producer, SimpleConsumer
 from tests.broker.rig import GROUP, TOPIC
 from tests.broker.static_topics.rig import A, B, Site, site
 from tests.sprocket_cli.mqadmin.conftest import runner
+from tests.waiting import until
 
 KEYS = ("k1", "k2", "k3")
 
@@ -19,7 +20,7 @@ def consumer_of(two: Site, *, ordered: bool = False) -> SimpleConsumer:
     return SimpleConsumer(GROUP, [TOPIC], two.name_server, consume_from=ConsumeFrom.FIRST, ordered=ordered)
 
 
-def tool_of(two: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[str]]:
+def tool_of(two: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[list[str]]]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return partial(asyncio.to_thread, runner(two.name_server))
 
@@ -81,12 +82,30 @@ async def test_an_ordered_group_gets_nothing_of_the_new_leader_before_the_old_on
             [first] = await consumer.receive(4, invisible=60, wait_s=5.0)
             await tool("remappingStaticTopic", "-t", TOPIC, "-b", B)
             await producer.send(Message(TOPIC, b"1"))
-            # The new leader has asked the old one, again and again.
-            assert await consumer.receive(4, invisible=60, wait_s=1.0) == []
-            waiting = asyncio.create_task(consumer.receive(4, invisible=60, wait_s=30.0))
-            await asyncio.sleep(0)
-            await consumer.ack(first)
-            assert [message.body for message in await waiting] == [b"1"]
+            # A member that opens now knows both brokers.  The first one may wait at the old leader.
+            async with consumer_of(two, ordered=True) as other:
+                # The new leader has asked the old one, again and again.
+                assert await other.receive(4, invisible=60, wait_s=1.0) == []
+                waiting = asyncio.create_task(other.receive(4, invisible=60, wait_s=60.0))
+                await asyncio.sleep(0)
+                await consumer.ack(first)
+                assert [message.body for message in await waiting] == [b"1"]
+
+
+async def test_a_consumer_that_waits_at_the_old_leader_gets_the_messages_of_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(tmp_path, auto_create_subscription_group=True) as two:
+        tool = tool_of(two, tmp_path, monkeypatch)
+        await tool("updateStaticTopic", "-t", TOPIC, "-qn", "1", "-b", A)
+        often = ClientSettings(namesrv=two.name_server, poll_name_server_interval_s=0.5)
+        consumer = SimpleConsumer(GROUP, [TOPIC], client=often, consume_from=ConsumeFrom.FIRST)
+        async with Producer("PG", two.name_server) as producer, consumer:
+            waiting = asyncio.create_task(consumer.receive(4, invisible=60, wait_s=60.0))
+            await until(lambda: len(two.brokers[A].pop.held))
+            await tool("remappingStaticTopic", "-t", TOPIC, "-b", B)
+            await producer.send(Message(TOPIC, b"0"))
+            assert [message.body for message in await waiting] == [b"0"]
 
 
 async def test_an_ordered_group_gets_the_messages_of_a_key_in_their_order_over_two_moves(

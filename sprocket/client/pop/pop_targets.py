@@ -86,8 +86,23 @@ class PopTargets:
     async def receive(self, max_messages: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
         """Return up to `max_messages` messages of one broker; waits for them `wait_s` if there are none.
 
-        A single broker holds the pop itself.  Several brokers are all asked whether they have messages.
         Raises ClientError if none of them could be reached.
+        """
+        # A request is held no longer than a route is used unrefreshed: the topic may have got another broker.
+        longest_s = self._instance.settings.poll_name_server_interval_s
+        now = asyncio.get_running_loop().time
+        deadline = now() + wait_s
+        while True:
+            popped = await self._receive(max_messages, invisible_s, min(wait_s, longest_s))
+            # Each request counts in full: a broker that answers early is not asked without end.  A proxy answers late.
+            wait_s = min(wait_s - longest_s, deadline - now())
+            if popped or wait_s <= 0:
+                return popped
+
+    async def _receive(self, max_messages: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
+        """Wait at the brokers that are known now.
+
+        A single broker holds the pop itself.  Several brokers are all asked whether they have messages.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + wait_s
@@ -159,11 +174,10 @@ class PopTargets:
 class HeldTargets(PopTargets):
     """Pops that brokers or a proxy hold: all brokers are asked at once, because none tells of messages beforehand."""
 
-    async def receive(self, max_messages: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
+    async def _receive(self, max_messages: int, invisible_s: float, wait_s: float) -> list[PoppedMessage]:
         """Return the first messages that any broker has within `wait_s`.
 
-        What another one delivers at the same time is kept for the next call.  Raises ClientError if none of them could
-        be reached.
+        What another one delivers at the same time is kept for the next call.
         """
         targets = await self.all()
         if not targets:
