@@ -2,13 +2,16 @@
 
 A real broker on a real store, asked over its port.  Offsets are what was committed last; a reset hides the commit and
 holds others off until a pull was told of it; a stop keeps everything but resets that wait, and these are committed; a
-crash takes back only what was not saved yet.
+crash takes back only what was not saved yet.  That may be a group that a pull created, as no response to a pull waits
+for the file of groups: the group's next pull creates it again, and its offsets are as they were saved.
 """
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Coroutine
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,8 +29,9 @@ from hypothesis.stateful import (
 )
 
 from broker.server import Broker
+from sprocket.common import failpoints
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
-from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.bodies.stats import ConsumeStats, ResetOffsetBody
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -59,6 +63,7 @@ class Model:
 
     sent_ms: dict[int, list[int]] = field(default_factory=lambda: {queue_id: [] for queue_id in QUEUES})
     existing: set[str] = field(default_factory=lambda: set(GROUPS))
+    created_by_pull: set[str] = field(default_factory=set)  # and perhaps not in the file yet
     committed: dict[Key, int] = field(default_factory=dict)
     waiting: dict[Key, int] = field(default_factory=dict)  # resets that no pull was told of yet
     saved: dict[Key, int] = field(default_factory=dict)
@@ -101,7 +106,12 @@ class OffsetModel(RuleBasedStateMachine):
     def _create_group(self, group: str) -> None:
         body = dumps(SubscriptionGroupConfig(group))
         self.run(self.client.ask_well(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body))
+        self._groups_are_saved()
         self.model.existing.add(group)
+
+    def _groups_are_saved(self) -> None:
+        """The broker has answered a request whose response waits for all changes of groups so far."""
+        self.model.created_by_pull.clear()
 
     def teardown(self) -> None:
         self.run(self._stop())
@@ -139,7 +149,9 @@ class OffsetModel(RuleBasedStateMachine):
             sub_version=0, expression_type="TAG",
         )  # fmt: skip
         response = self.run(self.client.ask(RequestCode.PULL_MESSAGE, header))
-        self.model.existing.add(group)
+        if group not in self.model.existing:
+            self.model.existing.add(group)
+            self.model.created_by_pull.add(group)
         target = self.model.waiting.pop((group, queue_id), None)
         # A pull that is where the reset leads is served at once.
         if target is not None and target != offset:
@@ -150,6 +162,12 @@ class OffsetModel(RuleBasedStateMachine):
             self.model.committed[group, queue_id] = commit
         if offset < len(self.model.sent_ms[queue_id]):
             assert response.code == ResponseCode.SUCCESS
+
+    @precondition(lambda self: self.model.existing != set(GROUPS))
+    @rule(data=st.data(), commit=st.one_of(st.none(), st.integers(0, 20)))
+    def pull_of_a_deleted_group(self, data: st.DataObject, commit: int | None) -> None:
+        group = data.draw(st.sampled_from(sorted(set(GROUPS) - self.model.existing)))
+        self.pull(group=group, queue_id=0, offset=0, commit=commit)
 
     @precondition(lambda self: self.model.waiting)
     @rule(data=st.data(), commit=st.one_of(st.none(), st.integers(0, 20)))
@@ -195,6 +213,7 @@ class OffsetModel(RuleBasedStateMachine):
         elif expected is None:
             assert response.code == ResponseCode.SYSTEM_ERROR
         else:
+            assert response.code == ResponseCode.SUCCESS, (response.code, response.remark)
             found = by_queue(loads(response.body, ResetOffsetBody[str]).offset_table)
             assert {queue.queue_id: offset for queue, offset in found.items()} == expected
             for queue_id, offset in expected.items():
@@ -219,6 +238,8 @@ class OffsetModel(RuleBasedStateMachine):
     def delete_group(self, group: str, with_offsets: bool) -> None:
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=with_offsets)
         self.run(self.client.ask_well(RequestCode.DELETE_SUBSCRIPTIONGROUP, header))
+        if group in self.model.existing:
+            self._groups_are_saved()
         self.model.existing.discard(group)
         if with_offsets:
             self._forget(group)
@@ -238,8 +259,10 @@ class OffsetModel(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.run(self._stop())
+        self._groups_are_saved()
         self.model.waiting.clear()
         self.run(self._start(self.folder))
+        assert self._groups_there() == self.model.existing
         # A broker moves back an offset past a queue's end.
         self.model.committed = self._within_queues(self.model.committed)
         self.model.saved = dict(self.model.committed)
@@ -247,9 +270,25 @@ class OffsetModel(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """The next broker finds the files as they are while this one still runs."""
+        self._go_on_with(self._files_now())
+
+    @rule(group=groups)
+    def crash_before_the_group_of_a_pull_is_saved(self, group: str) -> None:
+        is_new = group not in self.model.existing
+        with _held_writes():
+            self.pull(group=group, queue_id=0, offset=0, commit=None)
+            copy = self._files_now()
+        lost = self._go_on_with(copy)
+        assert group in lost or not is_new
+
+    def _files_now(self) -> Path:
         self.starts += 1
         copy = self.root / str(self.starts)
         copy_of_running(self.folder, copy)
+        return copy
+
+    def _go_on_with(self, copy: Path) -> set[str]:
+        """End the broker, and start one that finds `copy`.  Return the groups that were lost until their next pull."""
         self.run(self._stop())
         (copy / "store" / "lock").unlink(missing_ok=True)
         self.model.waiting.clear()
@@ -257,6 +296,18 @@ class OffsetModel(RuleBasedStateMachine):
         # A broker moves back an offset past a queue's end, and saves that.
         self.model.committed = self._within_queues(self.model.saved)
         self.model.saved = dict(self.model.committed)
+        lost = self.model.existing - self._groups_there()
+        assert lost <= self.model.created_by_pull
+        # Consumers go on pulling.  All of these pull, lost or not: how fast the disk was must not change what follows.
+        self.model.existing -= self.model.created_by_pull
+        for group in sorted(self.model.created_by_pull):
+            self.pull(group=group, queue_id=0, offset=0, commit=None)
+        assert self._groups_there() == self.model.existing
+        return lost
+
+    def _groups_there(self) -> set[str]:
+        response = self.run(self.client.ask_well(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+        return loads(response.body, SubscriptionGroupTable).subscription_group_table.keys() & set(GROUPS)
 
     def _within_queues(self, table: dict[Key, int]) -> dict[Key, int]:
         return {key: min(offset, len(self.model.sent_ms[key[1]])) for key, offset in table.items()}
@@ -291,6 +342,22 @@ class OffsetModel(RuleBasedStateMachine):
             assert shown.pull_offset >= shown.consumer_offset
 
 
+@contextmanager
+def _held_writes() -> Iterator[None]:
+    """Let no small file change, as on a slow disk, until the end of the context."""
+    point, is_over = failpoints.declared()["atomic_file.before_sync"], threading.Event()
+
+    def wait() -> None:
+        is_over.wait()
+
+    point.arm(wait)
+    try:
+        yield
+    finally:
+        point.arm(None)
+        is_over.set()
+
+
 def _run(examples: int) -> None:
     run_state_machine_as_test(
         OffsetModel,
@@ -303,6 +370,31 @@ def _run(examples: int) -> None:
 @pytest.mark.timeout(600)
 def test_offsets_are_as_they_were_set() -> None:
     _run(5)
+
+
+def test_a_group_that_a_crash_loses_is_there_again_after_its_next_pull() -> None:
+    machine = OffsetModel()
+    try:
+        machine.begin()
+        machine.commit("A", 0, 0)
+        machine.save()
+        machine.delete_group("A", with_offsets=False)
+        machine.crash_before_the_group_of_a_pull_is_saved("A")
+        machine.offsets_are_those_of_the_model()
+        machine.reset_one("A", 0, 0)
+    finally:
+        machine.teardown()
+
+
+def test_a_group_that_a_pull_created_is_there_after_a_restart() -> None:
+    machine = OffsetModel()
+    try:
+        machine.begin()
+        machine.delete_group("A", with_offsets=False)
+        machine.pull("A", 0, 0, None)
+        machine.restart()
+    finally:
+        machine.teardown()
 
 
 @pytest.mark.slow
