@@ -96,6 +96,11 @@ class AccessRequest(msgspec.Struct, frozen=True, gc=False):
         return self.fields.get(SIGNATURE)
 
     @property
+    def cluster_resource(self) -> Resource:
+        """The server's cluster as a resource; without a name, it matches only entries for all clusters."""
+        return Resource(ResourceType.CLUSTER, self.cluster or None)
+
+    @property
     def is_attempt(self) -> bool:
         """Whether it tries to prove an identity.  A request without an account has guessed no key."""
         return self.access_key is not None

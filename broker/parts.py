@@ -201,15 +201,15 @@ def build(
     registration = Registration(config, core.topics, core.mappings, process.client, master, holds_lease)
     retention = Retention(config, core.topics, core.store)
     deliveries = build_deliveries(core, environment, process)
-    pops = build_pops(core, environment, deliveries)
+    brokers = OtherBrokers(core.client, config.broker.name_servers, core.clock)
+    pops = build_pops(core, environment, deliveries, brokers)
     core.topics.on_change.extend([pops.pop.topics_changed, registration.topics_changed, retention.topics_changed])
     tables = build_tables(core, process, deliveries, pops)
     slave = build_slave(core, process, registration, master, tables) if role.is_slave else None
-    presence = build_presence(core, pops, slave)
+    presence = build_presence(core, pops, slave, brokers)
     slave_port = build_slave_port(core, environment, process, tables, presence, slave)
     pulls = build_pulls(core, slave, presence.appointed, pops.pop)
     traffic = Traffic(core, pops.pop.counters.by_name())
-    brokers = OtherBrokers(core.client, config.broker.name_servers, core.clock)
     services = [
         tables,  # first: the parts that serve the group depend on them
         deliveries.schedule,
@@ -236,7 +236,7 @@ def build(
     figures = build_figures(core, [*process.services, *services], process.refusals)
     metrics = build_metrics(core, [*process.services, *services], deliveries, pops, process)
     routes = [
-        *message_routes(core, deliveries.timer_intake, deliveries.transactions, pulls.pulls, pops.pop),
+        *message_routes(core, deliveries.timer_intake, deliveries.transactions, pulls.pulls, pops.pop, brokers),
         *process.creations.timed(operator_routes(core, process.access, deliveries, registration, traffic, figures)),
         *(route for service in (*process.services, *services) for route in service.routes()),
     ]
@@ -296,10 +296,10 @@ def build_deliveries(core: BrokerCore, environment: Environment, process: Proces
     return Deliveries(schedule, TimerService(core, wheel, metrics, intake), intake, transactions, check)
 
 
-def build_pops(core: BrokerCore, environment: Environment, deliveries: Deliveries) -> Pops:
+def build_pops(core: BrokerCore, environment: Environment, deliveries: Deliveries, brokers: OtherBrokers) -> Pops:
     """Build `Pops`."""
     orders = environment.file("consumerOrderInfo.json")
-    pop = PopService(core, orders, deliveries.timer_intake)
+    pop = PopService(core, orders, deliveries.timer_intake, brokers)
     wheel = deliveries.timer.timer if core.config.store.timer_wheel_enable else None
     revive = ReviveService(core, pop.log, timer=wheel, on_revived=[pop.revived])
     assignments = AssignmentService(core, environment.file("messageRequestMode.json"))
@@ -331,7 +331,7 @@ def build_slave(
     return Slave(following, sessions, SlaveSynchronize(core, master, tables, may_poll=following.may_poll))
 
 
-def build_presence(core: BrokerCore, pops: Pops, slave: Slave | None) -> Presence:
+def build_presence(core: BrokerCore, pops: Pops, slave: Slave | None, brokers: OtherBrokers) -> Presence:
     """Build `Presence`."""
     members, exchange = GroupMembers(core), HaExchange(core)
     if isinstance(core.delivery, EscapeBridge):
@@ -341,7 +341,7 @@ def build_presence(core: BrokerCore, pops: Pops, slave: Slave | None) -> Presenc
         appointed = AppointedMaster(slave.following, exchange)
     elif slave is not None:
         watch = MasterWatch(core, members, slave.following, exchange)
-    return Presence(members, exchange, GroupLocks(core, members), watch, appointed)
+    return Presence(members, exchange, GroupLocks(core, members, brokers), watch, appointed)
 
 
 def build_slave_port(

@@ -20,6 +20,7 @@ from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.figures import Declared
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID
 from store.appender import Appender, Batch, EncodedRecords
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
@@ -39,7 +40,6 @@ from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.get_result import Boundary, GetResult, GetStatus
 from store.queue.kernel_reads import KernelReads
-from store.queue.light_queue import LIGHT_QUEUE_ID
 from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
 from store.queue.queue_reader import MessageFilter, QueueReader, TagsFilter, physical_memory_bytes
 from store.queue.record_filter import RecordFilter

@@ -33,14 +33,13 @@ ACCOUNT_CODES: Final = (
 
 def account_needs(asked: AccessRequest) -> Iterator[Needed]:
     """Yield what a request about users or policies needs."""
-    cluster = Resource(ResourceType.CLUSTER, asked.cluster or None)
     if asked.code in _LISTS:
-        yield Needed(cluster, _LIST, ANY_NAMESPACE)
+        yield Needed(asked.cluster_resource, _LIST, ANY_NAMESPACE)
         return
     actions = _GET if asked.code in _READS else _UPDATE
     for namespace in dict.fromkeys(_namespaces(asked)):
         instead = Resource(ResourceType.NAMESPACE, namespace) if namespace else None
-        yield Needed(cluster, actions, instead)
+        yield Needed(asked.cluster_resource, actions, instead)
 
 
 def _namespaces(asked: AccessRequest) -> Iterator[str]:

@@ -39,6 +39,11 @@ class AclIndex:
         policies = [acl.policy(PolicyType.CUSTOM), acl.policy(PolicyType.DEFAULT)]
         self._policies = [_PolicyIndex(policy.entries) for policy in policies if policy is not None]
 
+    def decide(self, resource: Resource, actions: Sequence[Action], source: Parts | None) -> Decision | None:
+        """Return the decision about any of `actions` on `resource` from `source`; None if no entry decides."""
+        entry = self.deciding_entry(resource, actions, source)
+        return None if entry is None else entry.decision
+
     def deciding_entry(self, resource: Resource, actions: Sequence[Action], source: Parts | None) -> PolicyEntry | None:
         """Return the entry that decides about any of `actions` on `resource` from `source`; None if none does."""
         for policy in self._policies:

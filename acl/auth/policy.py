@@ -73,8 +73,7 @@ class _InNamespaces:
         known = self._known.get(namespace)
         if known is None:
             asked = Resource(ResourceType.NAMESPACE, namespace)
-            entry = self._acl.deciding_entry(asked, self._actions, self._source)
-            known = self._known[namespace] = entry is not None and entry.decision is Decision.ALLOW
+            known = self._known[namespace] = self._acl.decide(asked, self._actions, self._source) is Decision.ALLOW
         return known
 
 
@@ -146,9 +145,7 @@ class AuthPolicy:
 
     def verify(self, token: str) -> Verdict:
         """Return who presents a token.  Raises AuthRefused, or FailedAttempt if nobody trusted has signed it."""
-        if self._tokens is None:
-            raise _NotProved(_NO_TOKENS)
-        caller = self._bearer(self._tokens.verify(token))
+        caller = self._presented(token)
         return Verdict(caller.user.username, caller.token)
 
     def shown(self, access_key: str) -> tuple[str, str]:
@@ -165,8 +162,9 @@ class AuthPolicy:
             return None
         for needed in self._required(asked):
             is_partial = needed.instead == ANY_NAMESPACE
-            if is_partial and self._decide(caller, needed.resource, needed.actions, asked.peer) is not Decision.ALLOW:
-                return _InNamespaces(self._acl(caller), needed.actions, asked.peer).shows
+            acl = self._acl(caller)
+            if is_partial and acl.decide(needed.resource, needed.actions, asked.peer) is not Decision.ALLOW:
+                return _InNamespaces(acl, needed.actions, asked.peer).shows
         return None
 
     def secret_key(self, account: str) -> str | None:
@@ -207,9 +205,7 @@ class AuthPolicy:
                 return Caller(self._enabled(asked.certificate_name, self._tables.user(asked.certificate_name)))
             raise AuthRefused("username cannot be null.")
         if is_token(name):
-            if self._tokens is None:
-                raise _NotProved(_NO_TOKENS)
-            return self._bearer(self._tokens.verify(name))
+            return self._presented(name)
         user = self._tables.user(name)
         expected = signature(_NO_KEY if user is None else user.password, fields, asked.body, asked.version)
         given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
@@ -218,6 +214,11 @@ class AuthPolicy:
         if not is_signed:
             raise _NotProved("check signature failed.")
         return Caller(user)
+
+    def _presented(self, token: str) -> Caller:
+        if self._tokens is None:
+            raise _NotProved(_NO_TOKENS)
+        return self._bearer(self._tokens.verify(token))
 
     def _bearer(self, token: VerifiedToken) -> Caller:
         """Return who presents a token: a user that exists, or a name with a role that has policies."""
@@ -260,7 +261,7 @@ class AuthPolicy:
 
     def _demand(self, caller: Caller, asked: AccessRequest) -> None:
         for needed in self._required(asked):
-            decision = self._decide(caller, needed.resource, needed.actions, asked.peer)
+            decision = self._acl(caller).decide(needed.resource, needed.actions, asked.peer)
             if decision is not Decision.ALLOW and not self._is_enough(caller, needed, asked.peer):
                 why = "no matched policies." if decision is None else "the decision is deny."
                 raise AuthRefused(
@@ -272,15 +273,10 @@ class AuthPolicy:
         """Return whether the caller has the other right of `needed`."""
         if needed.instead is None:
             return False
+        acl = self._acl(caller)
         if needed.instead == ANY_NAMESPACE:
-            return self._acl(caller).allows_in_a_namespace(needed.actions, source)
-        return self._decide(caller, needed.instead, needed.actions, source) is Decision.ALLOW
-
-    def _decide(
-        self, caller: Caller, resource: Resource, actions: Sequence[Action], source: Parts | None
-    ) -> Decision | None:
-        entry = self._acl(caller).deciding_entry(resource, actions, source)
-        return None if entry is None else entry.decision
+            return acl.allows_in_a_namespace(needed.actions, source)
+        return acl.decide(needed.instead, needed.actions, source) is Decision.ALLOW
 
     def _acl(self, caller: Caller) -> AclIndex:
         acl = self._acls.get(caller.key)

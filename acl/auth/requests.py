@@ -107,8 +107,7 @@ def _group(name: str | None, actions: Actions) -> Needed:
 
 
 def _cluster(asked: AccessRequest, actions: Actions) -> Needed:
-    # The name None matches only entries for all clusters.
-    return Needed(Resource(ResourceType.CLUSTER, asked.cluster or None), actions)
+    return Needed(asked.cluster_resource, actions)
 
 
 def _topic_of_group(topic: str | None, group: str | None, actions: Actions) -> Iterator[Needed]:
@@ -311,7 +310,7 @@ def _clone(asked: AccessRequest) -> Iterator[Needed]:
 
 
 def _all_names(asked: AccessRequest) -> Iterator[Needed]:
-    yield Needed(Resource(ResourceType.CLUSTER, asked.cluster or None), _LIST, ANY_NAMESPACE)
+    yield Needed(asked.cluster_resource, _LIST, ANY_NAMESPACE)
 
 
 def _names_of_cluster(asked: AccessRequest) -> Iterator[Needed]:
@@ -320,7 +319,7 @@ def _names_of_cluster(asked: AccessRequest) -> Iterator[Needed]:
 
 def _brokers(asked: AccessRequest) -> Iterator[Needed]:
     """Addresses of brokers, which routes show, too: the tools of a namespace need them."""
-    yield Needed(Resource(ResourceType.CLUSTER, asked.cluster or None), _GET, ANY_NAMESPACE)
+    yield Needed(asked.cluster_resource, _GET, ANY_NAMESPACE)
 
 
 _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
@@ -444,7 +443,7 @@ _FIELDS: Final[dict[int, _Fields]] = {
     RequestCode.DELETE_TOPIC_IN_NAMESRV: _CLUSTER,
 }
 
-# Handlers of these leave out the names that the caller may not see (`acl.gate.visible_names`).
+# Handlers of these leave out the names that the caller may not see (`acl.visible_names.visible_names`).
 FILTERED: Final = frozenset(
     {
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,

@@ -23,7 +23,7 @@ class TokenSettings:
         "tokenSecretKey",
         "",
         "File with secrets that sign tokens (HS256): a JWK set, a JWK, or the 32 bytes or more of one secret.  "
-        "Whoever reads it can make tokens.",
+        "Everyone who can read it can make tokens.",
     )
     token_public_key: str = text_setting(
         "tokenPublicKey",
@@ -103,7 +103,7 @@ class TokenSettings:
         return locations
 
     def audiences(self, *, of_issuer: bool) -> frozenset[str]:
-        """Return the audiences of which a token must name one; empty: any."""
+        """Return the audiences of which a token must name at least one; if there are none, no audience is checked."""
         return frozenset(_listed(self.open_id_allowed_audiences if of_issuer else self.token_audience))
 
     def check_tokens(self) -> None:

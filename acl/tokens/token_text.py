@@ -27,7 +27,7 @@ class TokenUnreadable(Exception):
 
 
 class TokenHeader(msgspec.Struct, frozen=True):
-    """Header of a token, of which nothing is proved."""
+    """Header of a token.  Nothing in it is proved yet."""
 
     alg: str
     kid: str | None = None

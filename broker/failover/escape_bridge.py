@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.config.live_config import LiveConfig
-from broker.failover.escaped_message import EscapedMessage
+from broker.failover.escaped_message import STORED, EscapedMessage
 from broker.failover.other_masters import OtherMasters, chosen
 from broker.periodic import pause
 from broker.role import Role
@@ -33,14 +33,6 @@ logger = logging.getLogger(__name__)
 # `EscapeBridge.SEND_TIMEOUT`
 _SEND_TIMEOUT_S: Final = 3.0
 _RETRY_S: Final = 1.0
-_STORED: Final = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.FLUSH_DISK_TIMEOUT,
-        ResponseCode.FLUSH_SLAVE_TIMEOUT,
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-    }
-)
 # Responses after which no master will ever accept the message.
 _REFUSED: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL})
 
@@ -115,7 +107,7 @@ class EscapeBridge:
         except ClientError as error:
             self._masters.forget(message.topic)
             return str(error)
-        if response.code in _STORED:
+        if response.code in STORED:
             self.escaped += 1
             return ""
         if response.code in _REFUSED:

@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `EscapeBridge.putMessageToRemoteBroker`,
 
 from typing import Final
 
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import ANY_V6, SysFlag
@@ -17,6 +18,15 @@ _TRANSACTION_MASK: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 # The receiver sets the flags of host addresses and of its batch form itself.
 _OWN_FLAGS: Final = ANY_V6
 _DEFAULT_QUEUES: Final = 8
+# Responses of a master that has stored the message.
+STORED: Final = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
 
 
 class EscapedMessage:

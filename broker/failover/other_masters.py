@@ -46,9 +46,9 @@ def masters_of_route(route: TopicRouteData, cluster: str, own_name: str) -> list
 def masters_of_cluster(info: ClusterInfo, cluster: str, own_name: str) -> list[OtherMaster]:
     """Return all masters of a cluster, sorted, without those named `own_name`; each with one queue."""
     return sorted(
-        OtherMaster(name, group.broker_addrs[MASTER_ID], 1)
-        for name, group in info.broker_addr_table.items()
-        if group.cluster == cluster and name != own_name and MASTER_ID in group.broker_addrs
+        OtherMaster(name, address, 1)
+        for name, address in info.masters().items()
+        if name != own_name and info.broker_addr_table[name].cluster == cluster
     )
 
 

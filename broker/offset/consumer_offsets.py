@@ -22,12 +22,11 @@ from sprocket.common.next_turn import at_once
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, in_steps, loads
 from sprocket.remoting.codec.pretty_json import pretty
-from sprocket.remoting.message.topic_names import LIGHT_PREFIX, is_light
+from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID, is_light
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_LIGHT_QUEUE_ID = 0
 # Start of an unquoted numeric key, and its colon, as in ``{0:5,1:7}``.
 _BEFORE_KEY: Final = re.compile(rb"(?<=[{,])(?=\d)")
 _AFTER_KEY: Final = re.compile(rb"(?<=\d):(?=\d)")
@@ -59,7 +58,7 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
             else:
                 found.usual[key] = queues
         for key, offset in (self.lmq_offset_table or {}).items():
-            found.put(*split(key), _LIGHT_QUEUE_ID, offset)
+            found.put(*split(key), LIGHT_QUEUE_ID, offset)
         return found
 
 
@@ -126,15 +125,12 @@ class ConsumerOffsets(VersionedTable):
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Return the reset offset, else the committed offset, else -1."""
-        key = topic + SEPARATOR + group
-        reset = self._resets.get(key)
-        if reset is not None and queue_id in reset:
-            return reset[queue_id]
-        if queue_id == _LIGHT_QUEUE_ID and topic.startswith(LIGHT_PREFIX):
-            offset = self._offsets.get(topic, group, queue_id)
-            return -1 if offset is None else offset
-        queues = self._offsets.usual.get(key)
-        return -1 if queues is None else queues.get(queue_id, -1)
+        if self._resets:
+            reset = self._resets.get(topic + SEPARATOR + group)
+            if reset is not None and queue_id in reset:
+                return reset[queue_id]
+        offset = self._offsets.get(topic, group, queue_id)
+        return -1 if offset is None else offset
 
     @property
     def key_count(self) -> int:

@@ -7,10 +7,9 @@ hundreds of thousands of them: their offsets are in one dictionary for each grou
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from sprocket.remoting.message.topic_names import is_light
+from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID, is_light
 
 SEPARATOR: Final = "@"
-_LIGHT_QUEUE_ID: Final = 0
 
 # Each ``topic@group`` with its queues.
 Entries = Iterable[tuple[str, dict[int, int]]]
@@ -38,7 +37,7 @@ class OffsetMap:
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
         """Return the offset, if there is one."""
-        if queue_id == _LIGHT_QUEUE_ID and is_light(topic):
+        if queue_id == LIGHT_QUEUE_ID and is_light(topic):
             topics = self.light.get(group)
             return None if topics is None else topics.get(topic)
         queues = self.usual.get(topic + SEPARATOR + group)
@@ -46,7 +45,7 @@ class OffsetMap:
 
     def put(self, topic: str, group: str, queue_id: int, offset: int) -> int | None:
         """Set the offset; return the one before, if any."""
-        if queue_id == _LIGHT_QUEUE_ID and is_light(topic):
+        if queue_id == LIGHT_QUEUE_ID and is_light(topic):
             topics = self.light.get(group)
             if topics is None:
                 topics = self.light[group] = {}
@@ -66,9 +65,9 @@ class OffsetMap:
     def queues(self, topic: str, group: str) -> dict[int, int]:
         """Return a copy of the offsets of a group in a topic; empty if there are none."""
         found = dict(self.usual.get(topic + SEPARATOR + group, ()))
-        light = self.get(topic, group, _LIGHT_QUEUE_ID) if is_light(topic) else None
+        light = self.get(topic, group, LIGHT_QUEUE_ID) if is_light(topic) else None
         if light is not None:
-            found[_LIGHT_QUEUE_ID] = light
+            found[LIGHT_QUEUE_ID] = light
         return found
 
     def put_queues(self, key: str, queues: dict[int, int]) -> None:
@@ -98,10 +97,6 @@ class OffsetMap:
         usual = list(self.usual.items())
         light = [(group, list(topics.items())) for group, topics in self.light.items()]
         return _entries(usual, light)
-
-    def keys(self) -> list[tuple[str, str]]:
-        """Return topic and group of each entry."""
-        return [split(key) for key, _ in self.entries()]
 
     def topics_of(self, group: str) -> set[str]:
         """Return the topics in which a group has offsets."""
@@ -135,5 +130,5 @@ def _entries(
     for group, topics in light:
         for topic, offset in topics:
             key = topic + SEPARATOR + group
-            yield key, {**others.pop(key, {}), _LIGHT_QUEUE_ID: offset}
+            yield key, {**others.pop(key, {}), LIGHT_QUEUE_ID: offset}
     yield from others.items()

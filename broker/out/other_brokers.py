@@ -4,13 +4,15 @@ Source: RocketMQ 5.3.3, `RpcClientImpl`, `BrokerOuterAPI.refreshMetadata`.
 """
 
 import asyncio
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from sprocket.client.connection.name_servers import NameServers
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError, RequestError, SprocketError
 from sprocket.common.refusal_reasons import Reason
-from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
+from sprocket.remoting.bodies.route import TopicRouteData
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import ReceivedResponse
@@ -21,6 +23,8 @@ _TIMEOUT_S: Final = 3.0
 # How long the addresses that a name server returned are used (`BrokerOuterAPI.refreshMetadata`).
 _FRESH_S: Final = 5.0
 _RETRY_S: Final = 1.0
+
+T = TypeVar("T", bound=Header)
 
 
 class OtherBrokers:
@@ -79,11 +83,7 @@ class OtherBrokers:
         if self._name_servers is None:
             return
         info = await self._name_servers.cluster_info()
-        self._addresses = {
-            name: group.broker_addrs[MASTER_ID]
-            for name, group in info.broker_addr_table.items()
-            if MASTER_ID in group.broker_addrs
-        }
+        self._addresses = info.masters()
         self._clusters = info.cluster_addr_table
         self._asked_at = self._clock.monotonic()
 
@@ -91,3 +91,12 @@ class OtherBrokers:
         self._asking = None
         if not task.cancelled():
             task.exception()  # those that waited have it
+
+
+def header_of(response: ReceivedResponse, broker_name: str, header_type: type[T]) -> T:
+    """Return the header of a broker's response.  Raises RequestError if it is not of this type."""
+    try:
+        return response.header(header_type)
+    except msgspec.ValidationError as error:
+        remark = f"the response of broker {broker_name} cannot be read: {error}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER) from None

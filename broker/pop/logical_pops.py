@@ -11,10 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from broker.core import BrokerCore
-from broker.out.other_brokers import OtherBrokers
+from broker.out.other_brokers import OtherBrokers, header_of
 from broker.pop.order_locks import QueueKey
 from broker.pop.pop_offsets import FROM_FIRST, IsThere, PopOffsets
 from broker.topic.logical_queue import OwnItem, own_item
@@ -180,11 +178,7 @@ class LogicalPops:
 
 
 def _read(answer: ReceivedResponse, item: LogicQueueMappingItem, as_type: type[T]) -> T:
-    if answer.code == ResponseCode.SUCCESS:
-        try:
-            return answer.header(as_type)
-        except msgspec.ValidationError as error:
-            remark = f"the response of broker {item.bname} cannot be read: {error}"
-    else:
+    if answer.code != ResponseCode.SUCCESS:
         remark = f"broker {item.bname} answered {answer.code}: {answer.remark}"
-    raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER)
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER)
+    return header_of(answer, item.bname, as_type)

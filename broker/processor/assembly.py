@@ -39,7 +39,12 @@ from store.record.record import TagsCodes
 
 
 def message_routes(
-    core: BrokerCore, timer_intake: TimerIntake, transactions: Transactions, pulls: PullProcessor, pop: PopService
+    core: BrokerCore,
+    timer_intake: TimerIntake,
+    transactions: Transactions,
+    pulls: PullProcessor,
+    pop: PopService,
+    brokers: OtherBrokers,
 ) -> list[Route]:
     """Return the routes for producers and consumers."""
     config, store, topics, groups, waits, clock = (
@@ -50,8 +55,7 @@ def message_routes(
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
     planner = SendPlanner(config, topics, store, clock, core.random_below, core.mappings.by_name, core.quotas)
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
-    static, brokers = core.mappings.by_name, OtherBrokers(core.client, config.broker.name_servers, clock)
-    on_reset = pop.reset, pulls.reset
+    static, on_reset = core.mappings.by_name, (pop.reset, pulls.reset)
     return [
         *SendProcessor(config, store, planner, intake, waits, core.flow, idempotent).routes(),
         *ReplyProcessor(config, store, planner, core.producers, waits, clock).routes(),

@@ -40,9 +40,8 @@ _encode: Final = msgspec.json.Encoder().encode
 class GroupLocks(Service):
     """Handler of both requests.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, members: GroupMembers) -> None:
+    def __init__(self, core: BrokerCore, members: GroupMembers, brokers: OtherBrokers) -> None:
         self._core = core
-        brokers = OtherBrokers(core.client, core.config.broker.name_servers, core.clock)
         self._logical = LogicalLocks(core.mappings.by_name, brokers, core.clock)
         self._members = members
 

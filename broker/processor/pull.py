@@ -188,7 +188,10 @@ class PullProcessor:
         self, request: Request[PullMessageRequestHeader], plan: PullPlan, buckets: Buckets,
         logical: LogicalPull | None, may_hold: bool,
     ) -> bool:  # fmt: skip
-        """Return whether the quotas admit a pull; if not, it is held, or was held for so long that it is answered."""
+        """Return whether the quotas admit a pull.
+
+        If not, the pull waits.  If it has waited long enough, it is answered without messages.
+        """
         if self._quotas is None:
             return True
         header = request.header if logical is None else logical.header

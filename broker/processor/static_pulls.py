@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from broker.out.other_brokers import OtherBrokers
+from broker.out.other_brokers import OtherBrokers, header_of
 from broker.plan.table import Refused
 from broker.processor.pull import MOVING_HOLD_S, PullProcessor
 from broker.pull.logical_pull import LogicalPull, Offsets, logical_offsets, physical_header
@@ -127,11 +127,7 @@ class StaticPulls:
         if response.code not in _PULLED:
             remark = f"broker {current.bname} refused the pull: {response.code} {response.remark}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER)
-        try:
-            found = response.header(PullMessageResponseHeader)
-        except msgspec.ValidationError as error:
-            remark = f"the response of broker {current.bname} cannot be read: {error}"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.OTHER_BROKER) from None
+        found = header_of(response, current.bname, PullMessageResponseHeader)
         code, next_begin, low, high, delta = logical_offsets(
             items,
             current,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
+from acl.gate import PROVEN_ACCOUNT
 from broker.quota.bucket import Bucket, Buckets, Kind, Tally
 from broker.quota.quota_table import QuotaTable
 from broker.quota.rules import Dimension, by_dimension, is_exempt, is_exempt_group
@@ -23,8 +24,7 @@ _WORDS: Final = {
     Dimension.ACCOUNT: "account", Dimension.TOPIC: "topic", Dimension.GROUP: "consumer group",
     Dimension.ADDRESS: "address", Dimension.NAMESPACE: "namespace", Dimension.TENANT: "tenant",
 }  # fmt: skip
-# Attributes of a connection: the account that has signed on it (`acl.gate`), and its `_Caller`.
-_ACCOUNT: Final = "proven_account"
+# Attribute of a connection: its `_Caller`.
 _CALLER: Final = "quota_caller"
 
 
@@ -123,7 +123,7 @@ class Quotas:
     def _caller(self, channel: CallerChannel) -> _Caller:
         attributes = channel.attributes
         caller: _Caller | None = attributes.get(_CALLER)
-        account = attributes.get(_ACCOUNT)
+        account = attributes.get(PROVEN_ACCOUNT)
         if caller is None or caller.number != self._number or caller.account != account:
             buckets = self._buckets_of(Dimension.ADDRESS, channel.peer[0])
             if account is not None:

@@ -25,6 +25,8 @@ _MAX_NAME_CHARS: Final = 255
 _MAX_VALUE: Final = 1 << 53
 _MAX_BURST_MS: Final = 60_000
 _ANY: Final = "*"
+# What of a cluster-wide limit is divided evenly.
+_EVEN: Final = 0.2
 
 
 class Dimension(Enum):
@@ -130,6 +132,3 @@ def share(own: float, others: Iterable[float], unknown: int) -> float:
     count, total = len(asked), sum(asked)
     part = _EVEN / count + (1 - _EVEN) * (own / total if total > 0 else 1 / count)
     return part * count / (count + unknown)
-
-
-_EVEN: Final = 0.2

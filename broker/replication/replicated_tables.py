@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from broker.config.versioned_table import VersionedTable
 from broker.core import BrokerCore
 from broker.offset.consumer_offsets import decoded
 from broker.periodic import Periodic
@@ -155,11 +156,14 @@ def _reader(content_type: type[T], replace: Callable[[T], None]) -> Callable[[by
     return lambda content: partial(replace, loads(content, content_type))
 
 
-def _topics(core: BrokerCore) -> ReplicatedTable:
+def _versions(*tables: VersionedTable) -> Callable[[], Hashable]:
     def mark() -> Hashable:
-        versions = core.topics.data_version, core.mappings.data_version
-        return tuple((version.timestamp, version.counter) for version in versions)
+        return tuple((table.data_version.timestamp, table.data_version.counter) for table in tables)
 
+    return mark
+
+
+def _topics(core: BrokerCore) -> ReplicatedTable:
     def encode() -> bytes:
         topics, mappings = core.topics.snapshot(), core.mappings.snapshot()
         return msgspec.json.encode(
@@ -170,7 +174,7 @@ def _topics(core: BrokerCore) -> ReplicatedTable:
         )  # fmt: skip
 
     return ReplicatedTable(
-        "topics", RequestCode.GET_ALL_TOPIC_CONFIG, mark, encode,
+        "topics", RequestCode.GET_ALL_TOPIC_CONFIG, _versions(core.topics, core.mappings), encode,
         _reader(TopicsAndMappings, partial(_replace_topics, core)),
     )  # fmt: skip
 
@@ -185,23 +189,15 @@ def _replace_topics(core: BrokerCore, table: TopicsAndMappings) -> None:
 
 def _groups(core: BrokerCore) -> ReplicatedTable:
     groups = core.groups
-
-    def mark() -> Hashable:
-        return groups.data_version.timestamp, groups.data_version.counter
-
     return ReplicatedTable(
-        "subscriptionGroup", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, mark, groups.encode,
+        "subscriptionGroup", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _versions(groups), groups.encode,
         _reader(SubscriptionGroupTable, groups.replace),
     )  # fmt: skip
 
 
 def _quotas(core: BrokerCore) -> ReplicatedTable:
     table = core.quotas.table
-
-    def mark() -> Hashable:
-        return table.data_version.timestamp, table.data_version.counter
-
-    return ReplicatedTable("quotas", None, mark, table.encode, _reader(QuotaTableBody, table.replace))
+    return ReplicatedTable("quotas", None, _versions(table), table.encode, _reader(QuotaTableBody, table.replace))
 
 
 def _consumer_offsets(core: BrokerCore) -> ReplicatedTable:

@@ -9,6 +9,7 @@ from broker import attributes
 from broker.attributes import Attribute, one_of
 from sprocket.common import limits
 from sprocket.common.errors import RequestError
+from sprocket.remoting.bodies.topic import SHARDING_QUEUES
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.message_type import MessageType
 
@@ -18,8 +19,6 @@ QUEUE_TYPE = "queue.type"
 RESERVE_TIME = "reserve.time"
 # Number of newest bytes of each queue of the topic that consumers may read.  Not in RocketMQ.
 RETENTION_BYTES = "retention.bytes"
-# Number of queues that sharding keys choose from; 0 while the topic grows: messages with a key wait.  Not in RocketMQ.
-SHARDING_QUEUES = "sharding.queues"
 # Minutes without a message after which a lite topic of this parent is deleted.
 LITE_EXPIRATION = "lite.topic.expiration"
 _MAX_EXPIRATION_MINUTES = 30 * 24 * 60

@@ -18,10 +18,9 @@ from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
 from sprocket.remoting.codec.fastjson import loads
-from sprocket.remoting.message.topic_names import LIGHT_PREFIX, is_light
+from sprocket.remoting.message.topic_names import LIGHT_PREFIX, LIGHT_QUEUE_ID, is_light
 
 logger = logging.getLogger(__name__)
-_LIGHT_QUEUE_ID = 0
 
 
 class LightTopicTable(TopicTable):
@@ -91,7 +90,7 @@ class LightConsumerOffsets(ConsumerOffsets):
             self._offsets, self.data_version = content.offsets(), content.data_version
         light = (light_content and light_content.lmq_offset_table) or {}
         for key, offset in light.items():
-            self._offsets.put(*split(key), _LIGHT_QUEUE_ID, offset)
+            self._offsets.put(*split(key), LIGHT_QUEUE_ID, offset)
         logger.info("event=consumer_offsets_loaded count=%d light=%d", len(self._offsets), len(light))
         return content is not None
 
@@ -117,8 +116,8 @@ class LightConsumerOffsets(ConsumerOffsets):
             if not number % STEP_KEYS:
                 yield
             topic, group = split(key)
-            if is_light(group) and _LIGHT_QUEUE_ID in queues:
-                light[key] = queues.pop(_LIGHT_QUEUE_ID)
+            if is_light(group) and LIGHT_QUEUE_ID in queues:
+                light[key] = queues.pop(LIGHT_QUEUE_ID)
             if queues:
                 table.offset_table[key] = queues
                 table.group_topic_map.setdefault(group, set()).add(topic)

@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.failover.escaped_message import EscapedMessage
+from broker.failover.escaped_message import STORED, EscapedMessage
 from broker.out.other_brokers import OtherBrokers
 from broker.periodic import pause
 from broker.service import Service
@@ -30,14 +30,6 @@ from store.record.record import PendingMessage, Record
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
-_STORED: Final = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.FLUSH_DISK_TIMEOUT,
-        ResponseCode.FLUSH_SLAVE_TIMEOUT,
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-    }
-)
 _REAL_TOPIC: Final = names.encoded_name(names.REAL_TOPIC)
 _REAL_QUEUE_ID: Final = names.encoded_name(names.REAL_QUEUE_ID)
 # The leader would take the message for a half message or a delayed one, or its own earlier one.
@@ -160,7 +152,7 @@ class Forwarding(Service):
                 logger, "", "event=late_message_refused topic=%s broker=%s reason=%r", message.topic, leader,
                 response.remark,
             )  # fmt: skip
-        elif response.code not in _STORED:
+        elif response.code not in STORED:
             raise SprocketError(f"{leader} answers {response.code} {response.remark}")
 
     def _message(self, record: Record) -> EscapedMessage | str:

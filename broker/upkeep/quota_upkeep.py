@@ -12,7 +12,7 @@ from broker.core import BrokerCore
 from broker.out.other_brokers import OtherBrokers
 from broker.periodic import Periodic
 from broker.quota.bucket import Kind
-from broker.quota.rules import Dimension, by_dimension, is_exempt, share
+from broker.quota.rules import Dimension, Patterns, by_dimension, is_exempt, share
 from broker.service import Service
 from sprocket.common.errors import SprocketError
 from sprocket.metrics.declared import Kind as MetricKind
@@ -124,12 +124,13 @@ class QuotaUpkeep(Service):
             uses.append(QuotaUse(key[0], resource, key[1].value, limit, rate, asked, tally.used, tally.exceeded))
         for name, quota in self._quotas.by_name.items():
             dimension, _, pattern = name.partition(":")
+            own = Patterns((quota,))
             for kind, amounts, limit in (
                 ("storage_bytes", self.stored_bytes, quota.storage_bytes),
                 ("backlog_messages", self.backlogs, quota.backlog_messages),
             ):
-                amount = max((amounts[one] for one in amounts if limit and _matches(pattern, one)), default=0)
                 if limit:
+                    amount = max((amounts[one] for one in amounts if own.find(one)), default=0)
                     uses.append(QuotaUse(name, f"{dimension} {pattern}", kind, limit, amount, amount, amount, 0))
         uses.sort(key=lambda one: -one.asked / one.limit if one.limit else 0.0)
         return uses[:_MAX_USES]
@@ -185,7 +186,7 @@ class QuotaUpkeep(Service):
         self._quotas.set_shares(1 / self._masters, shares)
 
     def _asked(self, uses: list[QuotaUse]) -> Mapping[str, float]:
-        """Return what part of each quota was asked for, of the kind of which it is the largest."""
+        """Return which part of each quota was asked for; with several limits, the largest part."""
         asked: dict[str, float] = {}
         for use in uses:
             quota = self._quotas.by_name.get(use.quota)
@@ -234,7 +235,7 @@ class QuotaUpkeep(Service):
         return held
 
     def _lagging_topics(self) -> dict[str, str]:
-        """Return the topics of which a group has more to read than its quota, and why each is closed."""
+        """Return the topics in which a group is further behind than its quota allows, and why each is closed."""
         closed: dict[str, str] = {}
         self.backlogs = {}
         core, has_any = self._core, any(quota.backlog_messages for quota in self._quotas.by_name.values())
@@ -260,7 +261,7 @@ class QuotaUpkeep(Service):
     # Metrics
 
     def exported_metrics(self) -> list[Metric]:
-        """Return the metrics of quotas; their labels are names of quotas, of which operators decide."""
+        """Return the metrics of quotas.  The labels are the names of quotas, which operators choose."""
 
         def used() -> list[tuple[Labels, Value]]:
             return [((name, kind.value), tally.used) for (name, kind), tally in self._quotas.tallies().items()]
@@ -295,7 +296,3 @@ class QuotaUpkeep(Service):
                 lambda: [((), len(self._core.quota_reads))],
             ),
         ]  # fmt: skip
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

@@ -6,7 +6,7 @@ from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.at_once import AtOnce, Outcomes
 from sprocket.client.admin.cluster_health import ClusterLook
 from sprocket.client.admin.cluster_look import look_at
-from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
+from sprocket.remoting.bodies.route import ClusterInfo
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
 
@@ -32,12 +32,3 @@ def masters_of(info: ClusterInfo) -> dict[str, str]:
     """Return the address of each broker group by name: of its master, else of a slave."""
     found = ((name, data.master_or_slave()) for name, data in sorted(info.broker_addr_table.items()))
     return {name: address for name, address in found if address is not None}
-
-
-def true_masters_of(info: ClusterInfo) -> dict[str, str]:
-    """Return the addresses of the masters by broker name; changes go to them alone."""
-    return {
-        name: data.broker_addrs[MASTER_ID]
-        for name, data in sorted(info.broker_addr_table.items())
-        if MASTER_ID in data.broker_addrs
-    }

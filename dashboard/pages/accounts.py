@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from dashboard.asking.cluster import true_masters_of
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.accounts import account_rows, plain_rows
 from sprocket.client.admin.admin_client import AdminDenied, AdminError
@@ -20,7 +19,7 @@ async def show(visit: Visit) -> Page:
 
 
 async def _page(visit: Visit, done: str, failed: list[tuple[str, str]]) -> Page:
-    brokers = true_masters_of(await visit.admin.cluster_info())
+    brokers = (await visit.admin.cluster_info()).masters()
     users = await visit.at_once.each(brokers, lambda name: visit.admin.users(brokers[name]))
     check_rights(users)
     acls = await visit.at_once.each(brokers, lambda name: visit.admin.acls(brokers[name]))
@@ -59,7 +58,7 @@ async def delete(visit: Visit) -> Page:
 
 
 async def _on_masters(visit: Visit, what: str, change: Callable[[str], Awaitable[None]]) -> Page:
-    brokers = true_masters_of(await visit.admin.cluster_info())
+    brokers = (await visit.admin.cluster_info()).masters()
     outcomes = await visit.at_once.each(brokers, lambda name: change(brokers[name]))
     check_rights(outcomes)
     done = sorted(name for name, one in outcomes.items() if not isinstance(one, AdminError))

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, Final
 
 from acl.access_request import AccessRequest, FailedAttempt, Verdict
@@ -65,15 +64,14 @@ class GrpcGate:
         name = None
         try:
             name, signature = signed_by(call.metadata)
-            connection = (call.peer, sha256(name.encode()).digest() if is_token(name) else name)
+            connection = (call.peer, hashlib.sha256(name.encode()).digest() if is_token(name) else name)
             if connection not in self._proven and self._attempts.is_locked(peer, self._clock.monotonic()):
                 raise Refusal(wire.UNAUTHORIZED, "too many wrong signatures from this address, try again later")
             try:
                 self._demand_proof(name, signature, call.metadata.get(DATE_TIME, ""))
-            except FailedAttempt as error:
-                self._attempts.failed(peer, self._clock.monotonic())
-                raise Refusal(wire.UNAUTHORIZED, error.remark) from None
             except RequestError as error:
+                if isinstance(error, FailedAttempt):
+                    self._attempts.failed(peer, self._clock.monotonic())
                 raise Refusal(wire.UNAUTHORIZED, error.remark) from None
             self._remember(connection)
         except Refusal as refused:

@@ -315,7 +315,7 @@ class Connection:
         """Return the session `id`: an ordered channel, which is a lite topic of `topic`.
 
         It reads as a member of `group`, which is bound to `topic` (`AdminClient.create_session_topic` makes both), and
-        sends to the session `peer`, without one to itself.  `start` says where to read first, as in
+        sends to the session `peer`; without a peer, to itself.  `start` says where to read first, as in
         `LiteConsumer.subscribe`.  All sessions of a topic and group share connections.  Raises IllegalArgument.
         """
         return Session(id, topic, group, peer, start, self.producer, self._readers)

@@ -125,9 +125,9 @@ class Session:
         properties: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Send to the reader of `peer`, without one to that of this session; arguments as those of `Message`.
+        """Send to the reader of `peer`; without a peer, to the session's own reader.  Arguments as in `Message`.
 
-        Raises as `Producer.send`, of which LiteQuotaExceeded says that brokers have too many sessions.
+        Raises what `Producer.send` raises; LiteQuotaExceeded means that the brokers have too many sessions.
         """
         self._check_open()
         message = Message(

@@ -116,11 +116,8 @@ def _with_broker(namesrv: str | None, name: str, work: "Callable[[BrokerDrain, S
     async def session(admin: "AdminClient") -> None:
         from sprocket.client.admin.broker_drain import BrokerDrain
         from sprocket.client.admin.static_topics import StaticTopics
-        from sprocket.client.connection.identity import random_number
-        from sprocket.common.clock import SystemClock
 
-        topics = StaticTopics(admin, wall_ms=SystemClock().wall_ms, random=random_number)
-        drained = BrokerDrain(admin, topics, click.echo)
+        drained = BrokerDrain(admin, StaticTopics.of(admin), click.echo)
         await work(drained, await drained.site(name))
 
     with_admin(namesrv, session)

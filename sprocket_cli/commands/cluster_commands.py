@@ -134,13 +134,10 @@ def grow_topic(
     from sprocket.client.admin.admin_client import AdminClient
     from sprocket.client.admin.static_topics import StaticTopics
     from sprocket.client.admin.topic_growth import Limits, TopicGrowth
-    from sprocket.client.connection.identity import random_number
-    from sprocket.common.clock import SystemClock
 
     async def grow(admin: AdminClient) -> None:
-        static = StaticTopics(admin, wall_ms=SystemClock().wall_ms, random=random_number)
         limits = Limits(max_lag=max_lag, pause_s=max_pause, settle_s=settle_s)
-        await TopicGrowth(admin, static, click.echo).grow(name, queues, limits, skipped)
+        await TopicGrowth(admin, StaticTopics.of(admin), click.echo).grow(name, queues, limits, skipped)
 
     with_admin(namesrv, grow)
 

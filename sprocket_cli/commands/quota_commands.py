@@ -53,7 +53,8 @@ async def _at_masters(admin: "AdminClient", cluster: str, ask: "Callable[[str], 
 def set_quota(name: str, cluster: str, namesrv: str | None, **limits: Any) -> None:
     """Set quota NAME, in place of the one that it had.
 
-    NAME is account:X, topic:X, group:X or address:X; with * at the end of X it is for each name that begins so.
+    NAME is account:X, topic:X, group:X, address:X, namespace:X or tenant:X; with * at the end of X it is for each name
+    that begins so.
     """
     from sprocket.remoting.bodies.quota import Quota
 

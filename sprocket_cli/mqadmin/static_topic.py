@@ -144,9 +144,8 @@ def remapping_static_topic(namesrv: str | None, change: Change) -> None:
 def _with_topics(namesrv: str | None, work: "Callable[[StaticTopics], Awaitable[None]]") -> None:
     async def session(admin: "AdminClient") -> None:
         from sprocket.client.admin.static_topics import StaticTopics
-        from sprocket.client.connection.identity import random_number
 
-        await work(StaticTopics(admin, wall_ms=SystemClock().wall_ms, random=random_number))
+        await work(StaticTopics.of(admin))
 
     with_admin(namesrv, session)
 

@@ -13,14 +13,13 @@ import numpy.typing as npt
 from sprocket.common.errors import RequestError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.remoting.message.topic_names import is_light
+from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID, is_light
 from store.dispatch.deleted_topics import DeletedTopics
 from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.inner_batch import message_count
-from store.queue.light_queue import LIGHT_QUEUE_ID
 from store.queue.logic_queue import LogicQueue, QueueType
 from store.queue.multi_dispatch import dispatched_records, dispatches, places
 from store.record.record import NOT_DISPATCHED, Record, TagsCodes

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID
 from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
 from store.layout import CONSUME_QUEUE_DTYPE
-from store.queue.light_queue import LIGHT_QUEUE_ID
 from store.queue.multi_dispatch import dispatched_records, places
 from store.record.record import TagsCodes
 from store.scan.distinct_names import Integers

@@ -100,6 +100,9 @@ class ConsumeQueue:
         self._flushed_offset = offset
         self.cold_end = 0
         self._head = b""
+        self._forget_work()
+
+    def _forget_work(self) -> None:
         self.pending.clear()
         self._forget_last_file()
 

@@ -10,14 +10,14 @@ from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.pause_gc import pause_gc
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.message.topic_names import is_light
+from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID, is_light
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk
 from store.disk.mapped_file_queue import warn_of_strangers
 from store.disk.open_files import PooledDisk, descriptor_budget
 from store.queue.batch_consume_queue import BatchConsumeQueue
 from store.queue.consume_queue import TopicQueue
-from store.queue.light_queue import LIGHT_QUEUE_ID, LightQueue, LightQueues
+from store.queue.light_queue import LightQueue, LightQueues
 from store.queue.logic_queue import LogicQueue, QueueType, QueueTypeOf, unknown_type
 
 _log = logging.getLogger(__name__)

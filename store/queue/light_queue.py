@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sprocket.remoting.message.record import RECORD_BASE_BYTES
+from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID
 from store.disk.disk import Disk, DiskFile
 from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import CONSUME_QUEUE_UNIT_BYTES as UNIT
@@ -17,7 +18,6 @@ from store.layout import file_name
 from store.queue.consume_queue import NEAR_UNITS, ConsumeQueue
 from store.record.record import topic_field
 
-LIGHT_QUEUE_ID: Final = 0
 _MAX_AWAKE: Final = 1024
 # Queues to look at when one more wakes, and in one call of `rest`.
 _LOOKS: Final = 4
@@ -192,11 +192,6 @@ class LightQueue(ConsumeQueue):
         if self._work is not None:
             super().close()
 
-    def _reset(self, offset: int) -> None:
-        self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
-        self._flushed_offset = offset
-        self.cold_end = 0
-        self._head = b""
+    def _forget_work(self) -> None:
         if self._work is not None:
-            self._work.pending.clear()
-            self._forget_last_file()
+            super()._forget_work()

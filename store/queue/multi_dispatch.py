@@ -27,6 +27,7 @@ from sprocket.remoting.message.properties import (
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import (
     DLQ_PREFIX,
+    LIGHT_QUEUE_ID,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SYSTEM_TOPIC_PREFIX,
@@ -35,7 +36,6 @@ from sprocket.remoting.message.topic_names import (
 )
 from store.config.store_config import StoreConfig
 from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name
-from store.queue.light_queue import LIGHT_QUEUE_ID
 from store.queue.logic_queue import LogicQueue
 from store.record.record import PendingMessage, Record, decode, parts_of
 from store.scan.record_batch import RecordBatch

@@ -77,7 +77,10 @@ class PopProcessor:
     # Pop messages
 
     def _plan(self, request: Request[PopMessageRequestHeader], *, may_hold: bool) -> PopPlan | None:
-        """Return the plan of a pop; None if a quota holds it, or has held it for so long that it was answered."""
+        """Return the plan of a pop, or None if a quota is used up.
+
+        The pop then waits.  If it has waited for its whole poll time, it is answered without messages.
+        """
         header, now_ms = request.header, self._clock.wall_ms()
         header.born_time = header.born_time or now_ms
         plan = self._planner.admit(header, now_ms)

@@ -59,7 +59,7 @@ _CLEAN_S: Final = 30.0
 class PopService(Service):
     """The parts of pop, assembled.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, order_file: ConfigFile, intake: TimerIntake) -> None:
+    def __init__(self, core: BrokerCore, order_file: ConfigFile, intake: TimerIntake, brokers: OtherBrokers) -> None:
         self._core = core
         # Called with (topic, group, queue id) of a queue that can be popped from again.
         self.on_free: list[Callable[[str, str, int], object]] = []
@@ -71,7 +71,6 @@ class PopService(Service):
         self.counters = counters = PopCounters(core.config)
         self.buffer = MergeBuffer(core, self.log, self.offsets)
         self.planner = PopPlanner(core, self.log)
-        brokers = OtherBrokers(core.client, core.config.broker.name_servers, core.clock)
         self.logical = logical = LogicalPops(core, self.offsets, brokers, self._freed)
         queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters, logical)
         self.draws = draws = PopDraws(core, self.log, self.offsets)

@@ -16,7 +16,6 @@ from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.static_topics import StaticTopics
 from sprocket.client.connection.wakeup import pause
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
-from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
 from sprocket.remoting.bodies.stats import ConsumeStats, OffsetWrapper
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, LogicQueueMappingItem
@@ -77,7 +76,8 @@ class BrokerDrain:
         """Return a broker and its neighbours.  Raises AdminError if it is not there, or without a master."""
         info = await self._admin.cluster_info()
         cluster = next((name for name, names in info.cluster_addr_table.items() if broker in names), None)
-        masters = _masters(info, info.cluster_addr_table.get(cluster or "", ()))
+        names = info.cluster_addr_table.get(cluster or "", ())
+        masters = {name: address for name, address in info.masters().items() if name in names}
         if cluster is None or broker not in masters:
             known = ", ".join(sorted(info.broker_addr_table)) or "none"
             raise AdminError(f"broker {broker} has no master that is registered; known brokers are: {known}")
@@ -249,14 +249,6 @@ class BrokerDrain:
                 return False
             raise
         return True
-
-
-def _masters(info: ClusterInfo, names: Iterable[str]) -> dict[str, str]:
-    return {
-        name: info.broker_addr_table[name].broker_addrs[MASTER_ID]
-        for name in sorted(names)
-        if name in info.broker_addr_table and MASTER_ID in info.broker_addr_table[name].broker_addrs
-    }
 
 
 def _items_on(

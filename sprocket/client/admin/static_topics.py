@@ -10,7 +10,9 @@ from functools import partial
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.answers import header_of
-from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
+from sprocket.client.connection.identity import random_number
+from sprocket.common.clock import SystemClock
+from sprocket.remoting.bodies.route import ClusterInfo
 from sprocket.remoting.bodies.topic_queue_mapping import LogicQueueMappingItem, TopicConfigAndQueueMapping
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
@@ -41,6 +43,11 @@ class StaticTopics:
         self._wall_ms = wall_ms
         self._random = random
 
+    @classmethod
+    def of(cls, admin: AdminClient) -> "StaticTopics":
+        """Return the static topics for `admin`, with the system's clock and random numbers."""
+        return cls(admin, wall_ms=SystemClock().wall_ms, random=random_number)
+
     async def targets(self, brokers: Iterable[str], clusters: Iterable[str]) -> list[str]:
         """Return the names of the brokers, and those in the clusters; AdminError for one without a master."""
         info = await self._admin.cluster_info()
@@ -50,15 +57,14 @@ class StaticTopics:
                 known = ", ".join(sorted(info.cluster_addr_table)) or "none"
                 raise AdminError(f"cluster {cluster} is not known; known are: {known}")
             found.update(info.cluster_addr_table[cluster])
-        _masters(info, found)
+        masters_of(info, found)
         return sorted(found)
 
     async def configs(self, topic: str) -> dict[str, TopicConfigAndQueueMapping]:
         """Return what each broker with a master has of a topic, by broker name (`examineTopicConfigAll`)."""
         found = {}
-        for name, members in sorted((await self._admin.cluster_info()).broker_addr_table.items()):
-            address = members.broker_addrs.get(MASTER_ID)
-            config = None if address is None else await self._admin.topic_config(address, topic)
+        for name, address in (await self._admin.cluster_info()).masters().items():
+            config = await self._admin.topic_config(address, topic)
             if config is not None:
                 found[name] = config
         return found
@@ -91,7 +97,7 @@ class StaticTopics:
         check_plan(topic, plan)
         if plan.broker_to_map_in:
             raise MappingError("the plan moves queues: carry it out with remappingStaticTopic")
-        masters = _masters(await self._admin.cluster_info(), plan.broker_config_map)
+        masters = masters_of(await self._admin.cluster_info(), plan.broker_config_map)
         await self._tell(plan, sorted(plan.broker_config_map), masters, force=force)
 
     async def remap(
@@ -112,7 +118,7 @@ class StaticTopics:
         """
         check_plan(topic, plan)
         plan = deepcopy(plan)
-        masters = _masters(await self._admin.cluster_info(), plan.broker_config_map)
+        masters = masters_of(await self._admin.cluster_info(), plan.broker_config_map)
         await self._take_decided(plan, masters)
         map_in, map_out = sorted(plan.broker_to_map_in), sorted(plan.broker_to_map_out)
         if not exact:
@@ -220,12 +226,11 @@ class StaticTopics:
                         item.logic_offset = told.get(item.gen, item.logic_offset)
 
 
-def _masters(info: ClusterInfo, brokers: Iterable[str]) -> dict[str, str]:
+def masters_of(info: ClusterInfo, brokers: Iterable[str]) -> dict[str, str]:
     """Return the masters' addresses by broker name (`checkIfMasterAlive`).  Raises AdminError."""
-    found = {}
+    found, masters = {}, info.masters()
     for broker in sorted(brokers):
-        members = info.broker_addr_table.get(broker)
-        address = None if members is None else members.broker_addrs.get(MASTER_ID)
+        address = masters.get(broker)
         if address is None:
             raise AdminError(f"broker {broker} has no master that is registered; start it, then repeat the command")
         found[broker] = address

@@ -18,21 +18,19 @@ from typing import Final
 from msgspec.structs import replace
 
 from sprocket.client.admin.admin_client import ORDER_TOPIC_NAMESPACE, AdminClient, AdminError
-from sprocket.client.admin.static_topics import StaticTopics
+from sprocket.client.admin.static_topics import StaticTopics, masters_of
 from sprocket.client.answers import header_of, route_of
 from sprocket.client.connection.topic_route import topic_route
 from sprocket.client.connection.wakeup import pause
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.stats import OffsetWrapper
-from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
+from sprocket.remoting.bodies.topic import PERM_WRITE, SHARDING_QUEUES, TopicConfig
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, TopicConfigAndQueueMapping
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from sprocket.static_topic.logical_queues import all_queues
 
-SHARDING_QUEUES: Final = "sharding.queues"
-"""Attribute of a topic: the number of queues that keys choose from; 0: messages with a key wait."""
 _LOOK_S: Final = 0.2
 
 Say = Callable[[str], None]
@@ -141,8 +139,7 @@ class TopicGrowth:
         configs = await self._static.configs(topic)
         if not configs:
             raise AdminError(f"no broker has topic {topic}")
-        info = await self._admin.cluster_info()
-        addresses = {name: info.broker_addr_table[name].broker_addrs[0] for name in configs}
+        addresses = masters_of(await self._admin.cluster_info(), configs)
         lost = set((await self._admin.topic_route(topic)).topic_queue_mapping_by_broker or {}) - configs.keys()
         if lost:
             raise AdminError(f"broker {min(lost)} has topic {topic}, but no master; start it, then repeat the command")

@@ -3,15 +3,13 @@
 Source: RocketMQ 5.5.1, `MQClientAPIExt.popLiteMessageAsync`, `syncLiteSubscriptionAsync`.
 """
 
-from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
-from sprocket.client.errors import AnswerUnreadable, ClientError
+from sprocket.client.errors import ClientError
 from sprocket.client.lite.subscriptions import LiteSubscriptions
 from sprocket.client.pop.lite_popped import lite_popped_messages
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.settlement import Settlement
-from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.lite import LiteSubscriptionCtlRequestBody, LiteSubscriptionDTO
 from sprocket.remoting.codec.fastjson import dumps
@@ -54,16 +52,7 @@ class LitePops(PopRequests):
             broker_name=target.broker_name,
         )
         found = await self._found(target, RequestCode.POP_LITE_MESSAGE, header, wait_s, attempt_id)
-        if found is None:
-            return []
-        response, popped_at = found
-        answer = header_of(response, PopLiteMessageResponseHeader)
-        try:
-            return lite_popped_messages(
-                response.body, answer, target.topic, target.broker_name, popped_at, self._consumer
-            )
-        except ProtocolError as error:
-            raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
+        return self._read(target, found, PopLiteMessageResponseHeader, lite_popped_messages)
 
     async def has_messages(self, target: Target, wait_s: float) -> bool:
         """Raise ClientError: brokers have no such request for lite topics, and `HeldTargets` makes none."""

@@ -4,8 +4,9 @@ Source: RocketMQ 5.3.3, `PullAPIWrapper.popAsync`, `MQClientAPIImpl`, `DefaultMQ
 `changePopInvisibleTimeAsync`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
@@ -38,6 +39,10 @@ _POLL_SLACK_S = 10.0
 _ANSWER_LIMIT_S = 0.5
 _NOTHING = frozenset({ResponseCode.POLLING_FULL, ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
 _FULL_PAUSE_S = 0.2
+
+H = TypeVar("H", bound=Header)
+# Reads the messages of an answer; arguments as those of `popped_messages`.
+Reader = Callable[[bytes, H, str, str, float, Settlement | None], list[PoppedMessage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +101,7 @@ class PopRequests:
             broker_name=target.broker_name,
         )
         found = await self._found(target, RequestCode.POP_MESSAGE, header, wait_s, attempt_id)
-        if found is None:
-            return []
-        response, popped_at = found
-        answer = header_of(response, PopMessageResponseHeader)
-        try:
-            return popped_messages(response.body, answer, target.topic, target.broker_name, popped_at, self._consumer)
-        except ProtocolError as error:
-            raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
+        return self._read(target, found, PopMessageResponseHeader, popped_messages)
 
     def _attempt_id(self, target: Target) -> str | None:
         """Return the name of the next pop of `target`; None for one without order."""
@@ -129,6 +127,19 @@ class PopRequests:
         # The invisible time counts from the broker's pop, shortly before its response arrived.
         popped_at = max(asked_at, self._instance.clock.monotonic() - _ANSWER_LIMIT_S)
         return self._success(response, target), popped_at
+
+    def _read(
+        self, target: Target, found: tuple[ReceivedResponse, float] | None, header_type: type[H], read: Reader[H]
+    ) -> list[PoppedMessage]:
+        """Return the messages in what `_found` has returned.  Raises AnswerUnreadable."""
+        if found is None:
+            return []
+        response, popped_at = found
+        header = header_of(response, header_type)
+        try:
+            return read(response.body, header, target.topic, target.broker_name, popped_at, self._consumer)
+        except ProtocolError as error:
+            raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
 
     async def has_messages(self, target: Target, wait_s: float) -> bool:
         """Return whether a pop would find messages; the broker holds the request for up to `wait_s`."""

@@ -100,7 +100,7 @@ class Session(Blocking[session.Session]):
         properties: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Send to the reader of `peer`, without one to that of this session."""
+        """Send to the reader of `peer`; without a peer, to the session's own reader."""
         return self._call(self._aio.send(body, tags=tags, keys=keys, properties=properties, timeout_s=timeout_s))
 
     def receive(self, *, wait_s: timedelta | float | None = None) -> Popped | None:

@@ -85,6 +85,14 @@ class ClusterInfo(msgspec.Struct, rename="camel"):
     broker_addr_table: dict[str, BrokerData] = {}
     cluster_addr_table: dict[str, list[str]] = {}
 
+    def masters(self) -> dict[str, str]:
+        """Return the address of each broker group's master by name, sorted; groups without a master are left out."""
+        return {
+            name: group.broker_addrs[MASTER_ID]
+            for name, group in sorted(self.broker_addr_table.items())
+            if MASTER_ID in group.broker_addrs
+        }
+
 
 class BrokerMemberGroup(msgspec.Struct, rename="camel"):
     """Members of a broker group."""

@@ -9,6 +9,7 @@ from typing import Final
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 LIGHT_PREFIX: Final = "%LMQ%"  # light queues, which hold messages that were sent to other topics
+LIGHT_QUEUE_ID: Final = 0  # the only queue of each of them
 
 AUTO_CREATE_TOPIC: Final = "TBW102"  # a topic that is created by its first send is modelled on this one
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"  # messages with a delay level, until they are due

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from broker.out.other_brokers import OtherBrokers
 from broker.processor.pop.pop_service import PopService
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -74,7 +75,7 @@ class PopRig(ReviveRig):
     def __init__(self, root: Path, clock: ManualClock | None = None, **changes: Any) -> None:
         super().__init__(root, clock, **changes)
         file = ConfigFile(root / "store" / "config" / "consumerOrderInfo.json")
-        self.pops = PopService(self.core, file, self.intake)
+        self.pops = PopService(self.core, file, self.intake, OtherBrokers(self.core.client, [], self.core.clock))
         self.pops.load()
         self.pops.start()
         self._routes = {route.code: route for route in self.pops.routes()}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.send.planner import SendKey, SendPlan, Why
-from broker.topic.attributes import QUEUE_TYPE, SHARDING_QUEUES
-from sprocket.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
+from broker.topic.attributes import QUEUE_TYPE
+from sprocket.remoting.bodies.topic import SHARDING_QUEUES, DataVersion, TopicConfig, TopicConfigTable
 from tests.broker.hot_path import HotPath, hot_path
 from tests.broker.plan.changes import mapping, plans_seen
 from tests.tiers import seeds

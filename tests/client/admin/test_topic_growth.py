@@ -10,9 +10,9 @@ import pytest
 from sprocket import ConsumeFrom, Consumer, Message, Producer
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.static_topics import StaticTopics
-from sprocket.client.admin.topic_growth import SHARDING_QUEUES, GrowthEnded, Limits, TopicGrowth
+from sprocket.client.admin.topic_growth import GrowthEnded, Limits, TopicGrowth
 from sprocket.client.errors import SendFailed
-from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.bodies.topic import SHARDING_QUEUES, TopicConfig
 from tests.broker.static_topics.rig import A, B, Site, site
 from tests.waiting import until
 

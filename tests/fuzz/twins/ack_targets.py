@@ -16,6 +16,7 @@ from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.out.other_brokers import OtherBrokers
 from broker.pop import kernels as pop_kernels
 from broker.pop import pop_frames
 from broker.pop.popped import template_of
@@ -116,7 +117,7 @@ class Twin:
         )  # fmt: skip
         intake = TimerIntake(config, self.clock, core.random_below, lambda slot_time: 0)
         with path_of(is_native):
-            self.service = PopService(core, file, intake)
+            self.service = PopService(core, file, intake, OtherBrokers(core.client, [], core.clock))
             routes = [route for route in self.service.routes() if route.code == self.code]
             assert (routes[0].frames is not None) == is_native
             self.table = RouteTable(routes)
