@@ -5,6 +5,7 @@ Its specification is `kernel.py`.  What a plan says is in C values beside it, so
 kind is new.
 """
 
+from cpython.array cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE, _PyBytes_Resize,
@@ -19,6 +20,7 @@ from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.broker.chosen_records cimport (
     Found, Limits, MAX_TAG_CODES, TagCodes, choose, entries_at, measure, put_records, set_codes, set_limits,
 )
+from sprocket.engine.broker.quota_levels cimport tokens_left
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal
 from sprocket.remoting.header_reader_native cimport Header, HeaderReader, WHOLE, text_of, texts_key
 from sprocket.engine.store.layout cimport QueueEntry, from_big64
@@ -84,8 +86,11 @@ cdef class Prepared:
 
 
 cdef bint admits(tuple buckets) except -1:
+    cdef array state
+    cdef double now_s = buckets[0].now_s() if buckets else 0.0
     for bucket in buckets:
-        if not bucket.left():
+        state = bucket.state
+        if not tokens_left(state.data.as_doubles, now_s):
             return False
     return True
 

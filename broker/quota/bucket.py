@@ -5,6 +5,7 @@ debt is paid back before the next request is admitted.  So the rate holds over t
 kernel that admits a run of requests with one look gives the same result as a handler that looks each time.
 """
 
+from array import array
 from collections.abc import Iterable
 from enum import Enum
 from math import ceil
@@ -50,16 +51,19 @@ class Tally:
         self.exceeded = 0
 
 
+# Indexes of `Bucket.state`.
+_LEVEL, _READ_AT_S, _RATE, _BURST, _IS_SOFT = range(5)
+
+
 class Bucket:
     """Bucket with `rate` tokens a second and room for `burst`; full at first.
 
     `of` names the resource in texts.  A soft bucket counts in `tally.exceeded` what is over the limit, and admits it.
+    `state` has the numbers that change, so that the compiled kernel of sends reads and changes them in place, as
+    `left` and `take` do.  `now_s` is the clock.
     """
 
-    __slots__ = (
-        "__weakref__", "_level", "_now_s", "_read_at_s", "burst", "counts_bytes", "is_soft", "kind", "of", "rate",
-        "tally",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "counts_bytes", "kind", "now_s", "of", "state", "tally")
 
     def __init__(
         self, of: str, kind: Kind, rate: float, burst: float, clock: Clock, tally: Tally, *, is_soft: bool = False
@@ -67,44 +71,55 @@ class Bucket:
         self.of = of
         self.kind = kind
         self.counts_bytes = kind in _BYTES
-        self.rate = rate
-        self.burst = burst
-        self.is_soft = is_soft
         self.tally = tally
-        self._now_s = clock.monotonic
-        self._level = burst
-        self._read_at_s = clock.monotonic()
+        self.now_s = clock.monotonic
+        self.state = array("d", (burst, clock.monotonic(), rate, burst, is_soft))
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second."""
+        return self.state[_RATE]
+
+    @property
+    def burst(self) -> float:
+        """Max tokens."""
+        return self.state[_BURST]
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether the bucket refuses nothing, only reports."""
+        return self.state[_IS_SOFT] != 0
 
     def configure(self, rate: float, burst: float, tally: Tally, *, is_soft: bool) -> None:
         """Change the limit.  Debt stays, at the new rate; a soft limit that becomes hard begins with none."""
         self._refill()
-        self.rate, self.burst, self.tally, self.is_soft = rate, burst, tally, is_soft
-        self._level = min(self._level, burst)
+        state, self.tally = self.state, tally
+        state[_LEVEL] = min(state[_LEVEL], burst)
+        state[_RATE], state[_BURST], state[_IS_SOFT] = rate, burst, is_soft
 
     @property
     def level(self) -> float:
         """The tokens that are there now; negative for debt."""
-        self._refill()
-        return self._level
+        return self._refill()
 
     def left(self) -> int:
         """Return the number of tokens after which nothing more is admitted now; 0 if nothing is."""
-        if self.is_soft:
+        state = self.state
+        if state[_IS_SOFT]:
             return UNBOUND
-        # Written for speed, as `_refill`: a kernel asks once for each append.
-        now_s, level = self._now_s(), self._level
-        if now_s > self._read_at_s:
-            level += (now_s - self._read_at_s) * self.rate
-            self._level = level = min(self.burst, level)
-            self._read_at_s = now_s
+        # `_refill`, written for speed: each pull asks.
+        now_s, level = self.now_s(), state[_LEVEL]
+        if now_s > state[_READ_AT_S]:
+            level = min(state[_BURST], level + (now_s - state[_READ_AT_S]) * state[_RATE])
+            state[_LEVEL], state[_READ_AT_S] = level, now_s
         return ceil(level - _NOTHING) if level > 0 else 0
 
     def wait_s(self) -> float:
         """Return the seconds until the next request is admitted; 0 if it is now."""
         if self.is_soft:
             return 0.0
-        self._refill()
-        return 0.0 if self._level > _NOTHING else (1 - self._level) / self.rate
+        level = self._refill()
+        return 0.0 if level > _NOTHING else (1 - level) / self.rate
 
     def take(self, count: int) -> None:
         """Take what admitted requests cost.
@@ -112,21 +127,18 @@ class Bucket:
         What has come since the last look is added later, so a bucket that was full may hold that much more.
         """
         self.tally.used += count
-        self._level -= count
-        if self.is_soft:
-            self._take_softly()
+        self.state[_LEVEL] -= count
+        if self.state[_IS_SOFT] and self._refill() < 0:
+            self.tally.exceeded += ceil(-self.state[_LEVEL])
+            self.state[_LEVEL] = 0.0
 
-    def _take_softly(self) -> None:
-        self._refill()
-        if self._level < 0:
-            self.tally.exceeded += ceil(-self._level)
-            self._level = 0.0
-
-    def _refill(self) -> None:
-        now_s = self._now_s()
-        if now_s > self._read_at_s:
-            self._level = min(self.burst, self._level + (now_s - self._read_at_s) * self.rate)
-            self._read_at_s = now_s
+    def _refill(self) -> float:
+        """Add what has come since the last look; return the tokens that are there now."""
+        now_s, state = self.now_s(), self.state
+        if now_s > state[_READ_AT_S]:
+            state[_LEVEL] = min(state[_BURST], state[_LEVEL] + (now_s - state[_READ_AT_S]) * state[_RATE])
+            state[_READ_AT_S] = now_s
+        return state[_LEVEL]
 
     def __str__(self) -> str:
         return f"quota {self.rate:.10g} {self.kind.unit}/s of {self.of}"

@@ -5,6 +5,7 @@ Its specification is the handler (`broker/processor/send.py`, `store/appender.py
 is refused here: `SendReader.take` stops before the first send for the handler.
 """
 
+from cpython.array cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -23,6 +24,7 @@ from sprocket.engine.store.layout cimport (
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.store.record_writer cimport HOST_BYTES, RecordHead, java_hash, put, put_head, put_seal
+from sprocket.engine.broker.quota_levels cimport IS_SOFT, LEVEL, tokens_left
 from sprocket.engine.broker.send_kinds cimport (
     HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, put_added,
     put_base64, put_handle,
@@ -137,6 +139,7 @@ cdef struct Tally:
 
 # What one turn takes from one bucket of a quota.
 cdef struct Meter:
+    double *state  # of the bucket, which the turn keeps
     int64_t left  # nothing more is admitted when so much is used
     int64_t used
     bint counts_bytes  # or sends
@@ -369,6 +372,7 @@ cdef class SendTurn:
     cdef int64_t slot_width_ms
     # Quotas
     cdef list buckets  # of the meters
+    cdef double quota_now_s  # when the buckets were read, if there are any
     cdef Meter meters[MAX_METERS]
     cdef int meter_count
     cdef Meters sender  # those of who sends the read that is being taken
@@ -531,7 +535,11 @@ cdef class SendTurn:
             if self.buckets[i] is bucket:
                 return i
         cdef Meter *meter = &self.meters[self.meter_count]
-        meter.left, meter.used, meter.counts_bytes = bucket.left(), 0, bucket.counts_bytes
+        cdef array state = bucket.state
+        if not self.meter_count:
+            self.quota_now_s = bucket.now_s()
+        meter.state, meter.used, meter.counts_bytes = state.data.as_doubles, 0, bucket.counts_bytes
+        meter.left = tokens_left(meter.state, self.quota_now_s)
         self.buckets.append(bucket)
         self.meter_count += 1
         return self.meter_count - 1
@@ -565,9 +573,17 @@ cdef class SendTurn:
     def spend(self):
         """Take from the buckets what the sends of this turn cost."""
         cdef int i
+        cdef Meter *meter
         for i in range(self.meter_count):
-            if self.meters[i].used:
-                self.buckets[i].take(self.meters[i].used)
+            meter = &self.meters[i]
+            if not meter.used:
+                continue
+            bucket = self.buckets[i]
+            if meter.state[IS_SOFT] != 0:
+                bucket.take(meter.used)
+            else:
+                meter.state[LEVEL] -= meter.used
+                bucket.tally.used += meter.used
 
     # Half and timed messages
 
