@@ -103,6 +103,7 @@ _FILES: Final = {
     "tests/client/deduplication/test_kills.py": _FULL_PROCESSES,
     "tests/client/test_static_topic_brokers.py": _FULL_CLIENTS,
     "tests/client/test_static_topic_pops.py": _FULL_CLIENTS,
+    "tests/client/test_static_topic_resets.py": _FULL_CLIENTS,
     "tests/client/typed/test_pyright.py": Place(Tier.FULL),
     "tests/client/rebalance/test_allocation.py": _QUICK,
     "tests/client/rebalance/test_assignment.py": _QUICK,

@@ -184,6 +184,19 @@ class ConsumerOffsets(VersionedTable):
         self._pulls.pop(key, None)
         self._changed(key)
 
+    def drop(self, group: str, topic: str, queue_id: int) -> None:
+        """Remove the group's offset in a queue, and a reset that waits there."""
+        key = topic + SEPARATOR + group
+        if self.query(group, topic, queue_id) < 0:
+            return
+        self.take_reset(group, topic, queue_id)
+        queues = self._offsets.queues(topic, group)
+        queues.pop(queue_id, None)
+        self._offsets.put_queues(key, queues)
+        self._pulls.pop(key, None)
+        self._plan_version.rise()
+        self._changed(key)
+
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset of the queue still waits for its pull."""
         return queue_id in self._resets.get(topic + SEPARATOR + group, ())

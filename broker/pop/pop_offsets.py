@@ -124,6 +124,11 @@ class PopOffsets:
         self._taken.pop((topic, group, queue_id), None)
         self._offsets.commit(group, topic, queue_id, offset)
 
+    def forget(self, topic: str, group: str, queue_id: int) -> None:
+        """Let the group be new to the queue, whatever was taken: its offset there was removed."""
+        self._taken.pop((topic, group, queue_id), None)
+        self._order_info.clear_block(topic, group, queue_id)
+
     # What a pop takes
 
     def take(self, topic: str, group: str, queue_id: int, next_offset: int) -> Taken:

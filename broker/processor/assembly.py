@@ -26,12 +26,14 @@ from broker.processor.send import SendProcessor
 from broker.processor.send_back import SendBackProcessor
 from broker.processor.static_offsets import StaticOffsets
 from broker.processor.static_pulls import StaticPulls
+from broker.processor.static_resets import StaticResets
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
 from broker.table_pages import TablePages
 from broker.timer.schedule import ScheduleService
 from broker.timer.timer_intake import TimerIntake
+from broker.topic.logical_resets import LogicalResets
 from broker.transaction.transactions import Transactions
 from sprocket.common.figures import Figures
 from sprocket.remoting.routes import Route
@@ -55,15 +57,18 @@ def message_routes(
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
     planner = SendPlanner(config, topics, store, clock, core.random_below, core.mappings.by_name, core.quotas)
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
-    static, on_reset = core.mappings.by_name, (pop.reset, pulls.reset)
+    static, on_reset, logical_resets = core.mappings.by_name, (pop.reset, pulls.reset), LogicalResets(clock)
+    offsets = OffsetProcessor(store, topics, groups, core.offsets)
+    static_offsets = StaticOffsets(offsets, static, brokers, logical_resets)
+    resets = ResetProcessor(config, store, topics, groups, core.consumers, core.offsets, on_reset)
     return [
         *SendProcessor(config, store, planner, intake, waits, core.flow, idempotent).routes(),
         *ReplyProcessor(config, store, planner, core.producers, waits, clock).routes(),
         *SendBackProcessor(config, store, topics, groups, waits, core.random_below, core.flow).routes(),
         *TransactionProcessor(config, transactions, waits, clock).routes(),
-        *StaticPulls(pulls, static, brokers).routes(),
-        *StaticOffsets(OffsetProcessor(store, topics, groups, core.offsets), static, brokers).routes(),
-        *ResetProcessor(config, store, topics, groups, core.consumers, core.offsets, on_reset).routes(),
+        *StaticPulls(pulls, static, brokers, logical_resets).routes(),
+        *static_offsets.routes(),
+        *StaticResets(resets, static_offsets, static, brokers, logical_resets).routes(),
         *ClientProcessor(config, topics, groups, core.consumers, core.producers, clock).routes(),
     ]
 

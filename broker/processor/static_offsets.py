@@ -4,7 +4,7 @@ Consumer offsets are stored as physical ones, by the broker of the item that the
 Source: RocketMQ 5.3.3, `ConsumerManageProcessor`, `AdminBrokerProcessor.rewriteRequestForStaticTopic`.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -15,6 +15,7 @@ from broker.out.other_brokers import OtherBrokers
 from broker.plan.table import Refused
 from broker.processor.consumer_offsets import OffsetProcessor
 from broker.topic.logical_queue import StaticTopics, led_items
+from broker.topic.logical_resets import LogicalPlace, LogicalResets
 from sprocket.common.errors import RequestError
 from sprocket.common.invariant import invariant
 from sprocket.common.refusal_reasons import Reason
@@ -59,6 +60,11 @@ class _Asked:
     def header(self) -> Any:
         return self.request.header
 
+    @property
+    def place(self) -> LogicalPlace:
+        """The group in the queue, of a request that names a group."""
+        return LogicalPlace(self.header.consumer_group, self.header.topic, self.header.queue_id)
+
 
 _Logical = Callable[[_Asked], Coroutine[Any, Any, Response]]
 
@@ -69,8 +75,11 @@ class StaticOffsets:
     With ``lo=false`` the queue of a request is a physical one.
     """
 
-    def __init__(self, physical: OffsetProcessor, static: StaticTopics, brokers: OtherBrokers) -> None:
+    def __init__(
+        self, physical: OffsetProcessor, static: StaticTopics, brokers: OtherBrokers, resets: LogicalResets
+    ) -> None:
         self._static = static
+        self._resets = resets
         self._brokers = brokers
         self._routes = physical.routes()
         self._here: dict[int, Handler] = {
@@ -106,10 +115,24 @@ class StaticOffsets:
             return self._here[request.code](_for_item(request, items[0], header))
         return logical(_Asked(request, decided))
 
-    async def _ask(self, asked: _Asked, item: LogicQueueMappingItem, code: int, header: Header) -> _Answer:
+    async def find(self, request: Request[Any], code: RequestCode, header: Any) -> int:
+        """Return the number in the answer to a request with this header about a logical queue.  Raises RequestError."""
+        answer = self._serve(self._logical[code], msgspec.structs.replace(request, code=code, header=header))
+        response = await answer if isinstance(answer, Awaitable) else answer
+        fields = to_ext_fields(response.header) if isinstance(response, Response) and response.header else {}
+        number = _number(fields)
+        invariant(number is not None, "ends of queues and times are answered with a number")
+        assert number is not None
+        return number
+
+    async def find_in(self, request: Request[Any], item: LogicQueueMappingItem, code: RequestCode, header: Any) -> int:
+        """Return the same for the physical queue of an item."""
+        return await self._number(_Asked(request, ()), item, code, header)
+
+    async def _ask(self, asked: _Asked, item: LogicQueueMappingItem, code: int, header: Any) -> _Answer:
         """Ask the broker of an item.  Raises RequestError if it does not answer, or an unexpected code."""
         request = _for_item(asked.request, item, header)
-        detail = self._static.get(asked.header.topic)
+        detail = self._static.get(header.topic)
         if detail is not None and item.bname == detail.bname:
             response = self._here[code](request)
             invariant(isinstance(response, Response), "offsets of physical queues are answered at once")
@@ -119,7 +142,7 @@ class StaticOffsets:
         received = await self._brokers.ask(item.bname, code, request.header)
         return _Answer(received.code, received.remark, _number(received.ext_fields))
 
-    async def _number(self, asked: _Asked, item: LogicQueueMappingItem, code: int, header: Header) -> int:
+    async def _number(self, asked: _Asked, item: LogicQueueMappingItem, code: int, header: Any) -> int:
         answer = await self._ask(asked, item, code, header)
         if answer.code != _SUCCESS or answer.number is None:
             remark = f"broker {item.bname} answered {answer.code}: {answer.remark}"
@@ -129,7 +152,10 @@ class StaticOffsets:
     # Offsets of groups
 
     async def _query(self, asked: _Asked) -> Response:
-        """Return the offset in the newest item that has one."""
+        """Return the offset of a reset that waits, else that in the newest item that has one."""
+        waiting = self._resets.get(asked.place)
+        if waiting is not None:
+            return Response(header=QueryConsumerOffsetResponseHeader(offset=waiting))
         header = msgspec.structs.replace(asked.header, set_zero_if_not_found=False)
         for item in reversed(asked.items):
             answer = await self._ask(asked, item, RequestCode.QUERY_CONSUMER_OFFSET, header)
@@ -141,7 +167,9 @@ class StaticOffsets:
         return Response(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
 
     async def _update(self, asked: _Asked) -> Response:
-        """Commit the offset in the item that covers it."""
+        """Commit the offset in the item that covers it; ignored while a reset waits."""
+        if self._resets.get(asked.place) is not None:
+            return Response(ResponseCode.SUCCESS, "Offset has been previously reset")
         offset = asked.header.commit_offset
         item = find_item(asked.items, offset) or asked.items[-1]
         header = msgspec.structs.replace(asked.header, commit_offset=max(0, item.physical(offset)))

@@ -14,6 +14,7 @@ from broker.processor.pull import MOVING_HOLD_S, PullProcessor
 from broker.pull.logical_pull import LogicalPull, Offsets, logical_offsets, physical_header
 from broker.pull.planner import SUSPEND
 from broker.topic.logical_queue import StaticTopics, led_items
+from broker.topic.logical_resets import LogicalPlace, LogicalResets
 from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.route import MASTER_ID
@@ -42,10 +43,13 @@ class StaticPulls:
     With ``lo=false`` the queue of a pull is a physical one: it comes from the leader of a logical queue.
     """
 
-    def __init__(self, pulls: PullProcessor, static: StaticTopics, brokers: OtherBrokers) -> None:
+    def __init__(
+        self, pulls: PullProcessor, static: StaticTopics, brokers: OtherBrokers, resets: LogicalResets
+    ) -> None:
         self._pulls = pulls
         self._static = static
         self._brokers = brokers
+        self._resets = resets
 
     def routes(self) -> list[Route]:
         """Return the routes of `PullProcessor`, with this handler."""
@@ -58,6 +62,9 @@ class StaticPulls:
         if detail is None or header.lo is False:
             return self._pulls.pull(request)
         items, current = self._place(request, detail)
+        moved = self._moved(header)
+        if moved is not None:
+            return moved
         if current.bname == detail.bname:
             return self._pulls.serve(request, self._here(request, items, current), may_hold=True)
         return self._forward(request, items, current, detail.bname)
@@ -104,16 +111,20 @@ class StaticPulls:
         if detail is None:
             return self._pulls.serve(request, None, may_hold=False)
         items, current = self._place(request, detail)
+        moved = self._moved(header)
+        if moved is not None:
+            return moved
         if current.bname == detail.bname:
             return self._pulls.serve(request, self._here(request, items, current), may_hold=False)
         # The mapping has changed meanwhile: the next pull finds the other broker.
-        return Response(
-            ResponseCode.PULL_RETRY_IMMEDIATELY,
-            header=PullMessageResponseHeader(
-                suggest_which_broker_id=MASTER_ID, next_begin_offset=header.queue_offset,
-                min_offset=header.queue_offset, max_offset=header.queue_offset, offset_delta=0,
-            ),
-        )  # fmt: skip
+        return _go_on(ResponseCode.PULL_RETRY_IMMEDIATELY, header.queue_offset)
+
+    def _moved(self, header: PullMessageRequestHeader) -> Response | None:
+        """Return the answer that moves a group whose offset was reset; None for others, and for one that is there."""
+        offset = self._resets.take(LogicalPlace(header.consumer_group, header.topic, header.queue_id))
+        if offset is None or offset == header.queue_offset:
+            return None
+        return _go_on(ResponseCode.PULL_OFFSET_MOVED, offset)
 
     async def _forward(
         self,
@@ -156,3 +167,12 @@ class StaticPulls:
             request, header.topic, items[-1].queue_id, _NO_MESSAGE, None, timeout_s,
             lambda request: request.channel.reply(request, answer),
         )  # fmt: skip
+
+
+def _go_on(code: ResponseCode, offset: int) -> Response:
+    """Return an answer without messages, after which the consumer pulls from a logical offset on."""
+    header = PullMessageResponseHeader(
+        suggest_which_broker_id=MASTER_ID, next_begin_offset=offset, min_offset=offset, max_offset=offset,
+        offset_delta=0,
+    )  # fmt: skip
+    return Response(code, header=header)

@@ -1,5 +1,7 @@
 """Reset of a group's offsets: preview, then the change."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,8 +13,9 @@ from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.at_once import Outcomes, answered
 from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import TO_END, GroupAdmin
+from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.message import MessageQueue
-from sprocket.remoting.bodies.stats import OffsetWrapper
+from sprocket.remoting.bodies.stats import OffsetWrapper, TopicOffset
 from sprocket.remoting.codes import ResponseCode
 
 _TARGETS: Final = {"start": "the first message", "end": "the end: skip what waits", "time": "a time (UTC)"}
@@ -39,22 +42,16 @@ async def _page(visit: Visit, done: dict[MessageQueue, int] | None) -> Page:
     if done is not None or not (group and topic and target):
         return Page("offsets.html", values)
     timestamp_ms = _timestamp(visit)
-    addresses = addresses_of(await visit.admin.topic_route(topic))
-    figures, groups = BrokerFigures(visit.admin), GroupAdmin(visit.admin)
-    committed: Outcomes[str, dict[MessageQueue, OffsetWrapper]] = await visit.at_once.each(
-        addresses, lambda name: figures.offsets(addresses[name], group)
-    )
-    extents = await visit.at_once.each(addresses, lambda name: figures.extents(addresses[name], topic))
-    queues = sorted(queue for table in answered(extents).values() for queue in table)
+    route, groups = await visit.admin.topic_route(topic), GroupAdmin(visit.admin)
+    is_static = bool(route.topic_queue_mapping_by_broker)
+    here = await (_logical(visit, group, topic) if is_static else _physical(visit, group, topic, addresses_of(route)))
 
     async def target_of(queue: MessageQueue) -> int:
-        return await groups.offset_at(addresses[queue.broker_name], topic, queue.queue_id, timestamp_ms)
+        return await groups.offset_at(here.addresses[queue], topic, queue.queue_id, timestamp_ms)
 
-    wanted = await visit.at_once.each(queues, target_of)
-    now = {queue: one for table in answered(committed).values() for queue, one in table.items()}
-    bounds = {queue: one for table in answered(extents).values() for queue, one in table.items()}
-    failed = [(name, str(one)) for name, one in extents.items() if isinstance(one, AdminError)]
-    failed += [
+    wanted = await visit.at_once.each(sorted(here.bounds.keys() & here.addresses.keys()), target_of)
+    now, bounds = here.committed, here.bounds
+    failed = here.failed + [
         (f"{queue.broker_name}, queue {queue.queue_id}", str(one))
         for queue, one in wanted.items()
         if isinstance(one, AdminError)
@@ -65,6 +62,39 @@ async def _page(visit: Visit, done: dict[MessageQueue, int] | None) -> Page:
         near = await near_groups(visit.admin, visit.at_once, group)
         found["near"] = None if near == [group] else near
     return Page("offsets.html", values | found)
+
+
+@dataclass(frozen=True)
+class _Queues:
+    """The queues of a topic: who serves them, the group's offsets, their ends, and the brokers that did not answer."""
+
+    addresses: Mapping[MessageQueue, str]
+    committed: Mapping[MessageQueue, OffsetWrapper]
+    bounds: Mapping[MessageQueue, TopicOffset]
+    failed: list[tuple[str, str]]
+
+
+async def _physical(visit: Visit, group: str, topic: str, addresses: Mapping[str, str]) -> _Queues:
+    figures = BrokerFigures(visit.admin)
+    committed: Outcomes[str, dict[MessageQueue, OffsetWrapper]] = await visit.at_once.each(
+        addresses, lambda name: figures.offsets(addresses[name], group)
+    )
+    extents = await visit.at_once.each(addresses, lambda name: figures.extents(addresses[name], topic))
+    bounds = {queue: one for table in answered(extents).values() for queue, one in table.items()}
+    return _Queues(
+        {queue: addresses[queue.broker_name] for queue in bounds},
+        {queue: one for table in answered(committed).values() for queue, one in table.items()},
+        bounds,
+        [(name, str(one)) for name, one in extents.items() if isinstance(one, AdminError)],
+    )
+
+
+async def _logical(visit: Visit, group: str, topic: str) -> _Queues:
+    """Return the logical queues of a static topic.  Raises AdminError if one of its brokers does not answer."""
+    addresses = dict(await MessageLookup(visit.admin).queues(topic))
+    committed = await visit.admin.consume_stats(group, topic)
+    bounds = await visit.admin.topic_stats(topic)
+    return _Queues(addresses, committed.offset_table, bounds.offset_table, [])
 
 
 def _timestamp(visit: Visit) -> int:

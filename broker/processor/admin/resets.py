@@ -27,7 +27,7 @@ from sprocket.remoting.codec.fastjson import STEP_ITEMS, dumps, in_steps
 from sprocket.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import CloneGroupOffsetRequestHeader
-from sprocket.remoting.headers.offset import ResetOffsetRequestHeader
+from sprocket.remoting.headers.offset import NO_OFFSET, ResetOffsetRequestHeader
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Resource, Route, Steps
 from store.message_store import MessageStore
@@ -41,7 +41,7 @@ _CPP: Final = ("CPP", str(int(LanguageCode.CPP)))
 
 
 class ResetProcessor:
-    """Handler of resets and of copies of offsets."""
+    """Handler of resets and of copies of offsets, in physical queues; `StaticResets` moves groups in logical ones."""
 
     def __init__(
         self,
@@ -70,31 +70,48 @@ class ResetProcessor:
 
     def reset(self, request: Request[ResetOffsetRequestHeader]) -> Steps:
         """Reset a group to an offset in one queue, or to a time in one or all queues; respond with the new offsets."""
-        if self._config.broker.use_server_side_reset_offset:
-            return self._reset_here(request.header)
-        return self._reset_clients(request.header, for_cpp=request.language in _CPP)
+        header = request.header
+        if self._config.broker.use_server_side_reset_offset or header.lo is False:
+            return self._reset_here(header)
+        return self._reset_clients(header, for_cpp=request.language in _CPP)
+
+    def refusal(self, header: ResetOffsetRequestHeader) -> Refusal | None:
+        """Return the refusal of a reset of an unknown group or topic by the broker; None for others."""
+        if header.topic not in self._topics:
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+        if header.group not in self._groups:
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+        return None
+
+    def place(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Move a group in a physical queue; with `NO_OFFSET`, it is as if it had never read there."""
+        if offset == NO_OFFSET:
+            self._offsets.drop(group, topic, queue_id)
+        else:
+            self._offsets.reset(group, topic, queue_id, offset)
+        self.wake(group, topic, queue_id)
+
+    def wake(self, group: str, topic: str, queue_id: int) -> None:
+        """Let waiting requests of a group see its new offset."""
+        for listener in self._on_reset:
+            listener(group, topic, queue_id)
 
     # By the broker
 
     def _reset_here(self, header: ResetOffsetRequestHeader) -> Steps:
-        config = self._topics.get(header.topic)
-        if config is None:
-            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
-        if header.group not in self._groups:
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+        config, refusal = self._topics.get(header.topic), self.refusal(header)
+        if config is None or refusal is not None:
+            return refusal
         targets = yield from self._targets(header, config)
         if self._topics.get(header.topic) != config:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"Topic {header.topic} was changed meanwhile, try again")
         if not targets:
             return Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for queue_id, offset in targets.items():
-            self._offsets.reset(header.group, header.topic, queue_id, offset)
+            self.place(header.group, header.topic, queue_id, offset)
         peer_lines.info(
             logger, "", "event=offsets_reset group=%s topic=%s targets=%s", header.group, header.topic, targets
         )
-        for queue_id in targets:
-            for listener in self._on_reset:
-                listener(header.group, header.topic, queue_id)
         body = yield from self._body(header.topic, targets)
         group = self._consumers.group(header.group)
         if group is not None and group.is_broadcasting:
@@ -116,6 +133,8 @@ class ResetProcessor:
         if header.offset is None or header.offset == -1:
             return {queue_id: self._offset_at(topic, queue_id, header.timestamp)}
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        if header.lo is False and header.offset == NO_OFFSET:
+            return {queue_id: NO_OFFSET}
         if not low <= header.offset <= high:
             remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)

@@ -174,6 +174,8 @@ class PopService(Service):
         """Forget a group's messages in flight after a reset of its offset, so that they do not block the queue."""
         self.inflight.clear(topic, group, queue_id)
         self.logical.forget(topic, group)
+        if self._core.offsets.query(group, topic, queue_id) < 0:
+            self.offsets.forget(topic, group, queue_id)
 
     def channel_closed(self, channel: RemotingChannel) -> None:
         """Drop the held pops of a closed connection."""

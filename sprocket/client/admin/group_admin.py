@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.answers import header_of
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import (
@@ -81,21 +82,31 @@ class GroupAdmin:
     ) -> dict[MessageQueue, int]:
         """Reset `group` to a time, or `TO_END`, in all queues of `topic`.  Return the new offsets.
 
-        A broker that lets its clients do it refuses with CONSUMER_NOT_ONLINE if there are none.
+        A broker that lets its clients do it refuses with CONSUMER_NOT_ONLINE if there are none.  The queues of a static
+        topic are logical ones; a broker of RocketMQ resets physical ones, which is an error, and undone by nothing.
         """
-        await self._refuse_static(topic)
+        is_static = await self._is_static(topic)
         header = ResetOffsetRequestHeader(group=group, topic=topic, timestamp=timestamp_ms, is_force=force)
         offsets: dict[MessageQueue, int] = {}
         for _, address in await self._brokers(_route_topic(topic, route_topic)):
             response = await self._admin.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-            offsets |= _by_queue(_decoded(response, ResetOffsetBody[str]).offset_table)
+            found = _by_queue(_decoded(response, ResetOffsetBody[str]).offset_table)
+            if is_static and any(queue.broker_name != LOGICAL_BROKER for queue in found):
+                raise AdminError(
+                    f"broker {address} has reset physical queues of static topic {topic}, not logical ones"
+                )
+            offsets |= found
         return offsets
 
     async def commit_to_time(
         self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
     ) -> list[Rollback]:
-        """Reset an offline group by commits.  Without `force` no queue moves forward."""
-        await self._refuse_static(topic)
+        """Reset an offline group by commits.  Without `force` no queue moves forward.
+
+        Refused for static topics: in a logical queue the newest item with an offset counts.
+        """
+        if await self._is_static(topic):
+            raise AdminError(f"topic {topic} is static: brokers must reset its groups, not commits (resetOffsetByTime)")
         done = []
         for name, address in await self._brokers(_route_topic(topic, route_topic)):
             stats_header = GetConsumeStatsRequestHeader(consumer_group=group)
@@ -134,9 +145,12 @@ class GroupAdmin:
         return header_of(response, SearchOffsetResponseHeader, AdminError).offset
 
     async def reset_queue(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Reset `group` to an offset of one queue: by a commit, and by a reset for its online members."""
-        await self._refuse_static(topic)
-        await self.commit(broker, group, topic, queue_id, offset)
+        """Reset `group` to an offset of one queue: by a commit, and by a reset for its online members.
+
+        In a logical queue of a static topic the reset does both; `broker` must be its leader.
+        """
+        if not await self._is_static(topic):
+            await self.commit(broker, group, topic, queue_id, offset)
         header = ResetOffsetRequestHeader(
             group=group, topic=topic, queue_id=queue_id, offset=offset, timestamp=0, is_force=False
         )
@@ -154,9 +168,12 @@ class GroupAdmin:
         stats = await self._admin.consume_stats(source)
         if not stats.offset_table:
             return
-        addresses = dict(await self._brokers(topic))
         for static in {queue.topic for queue in stats.offset_table if queue.broker_name == LOGICAL_BROKER}:
-            raise _static(static)
+            for queue, address in await MessageLookup(self._admin).queues(static):
+                if queue in stats.offset_table and stats.offset_table[queue].consumer_offset >= 0:
+                    offset = stats.offset_table[queue].consumer_offset
+                    await self.reset_queue(address, target, static, queue.queue_id, offset)
+        addresses = dict(await self._brokers(topic))
         for queue, offsets in sorted(stats.offset_table.items()):
             address = addresses.get(queue.broker_name)
             if address is not None and offsets.consumer_offset >= 0:
@@ -243,14 +260,13 @@ class GroupAdmin:
         route = await self._admin.topic_route(topic)
         return [data.broker_addrs[0] for data in route.broker_datas if 0 in data.broker_addrs]
 
-    async def _refuse_static(self, topic: str) -> None:
-        """Raise AdminError for a static topic; one without a route is none."""
+    async def _is_static(self, topic: str) -> bool:
+        """Say whether a topic is static; one without a route is not."""
         try:
             route = await self._admin.topic_route(topic)
         except AdminError:
-            return
-        if route.topic_queue_mapping_by_broker:
-            raise _static(topic)
+            return False
+        return bool(route.topic_queue_mapping_by_broker)
 
     async def _broker_of(self, group: str) -> str:
         brokers = await self._brokers(RETRY_PREFIX + group)
@@ -263,14 +279,6 @@ class GroupAdmin:
         datas: list[BrokerData] = (await self._admin.topic_route(topic)).broker_datas
         found = ((data.broker_name, data.master_or_slave()) for data in datas)
         return sorted((name, address) for name, address in found if address is not None)
-
-
-def _static(topic: str) -> AdminError:
-    """Return the refusal.  A group's offsets are kept for each physical queue, and the newest one counts.
-
-    So a reset to an earlier time would be without effect, and one of a physical queue would skip messages of others.
-    """
-    return AdminError(f"topic {topic} is static: tools cannot set a group's offsets in its logical queues")
 
 
 def _route_topic(topic: str, route_topic: str | None) -> str:

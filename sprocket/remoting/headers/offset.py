@@ -4,6 +4,8 @@ Names, types and which fields are required: RocketMQ 5.3.3, package `remoting.pr
 queue of a static topic is a physical one.
 """
 
+from typing import Final
+
 from msgspec import field
 
 from sprocket.remoting.headers.base import Header, Int, Long
@@ -100,6 +102,10 @@ class GetEarliestMsgStoretimeResponseHeader(Header, kw_only=True):
     timestamp: Long
 
 
+NO_OFFSET: Final = -2
+"""In `ResetOffsetRequestHeader` with `lo` false: remove the group's offset; only between Sprocket's brokers."""
+
+
 class ResetOffsetRequestHeader(Header, kw_only=True):
     """INVOKE_BROKER_TO_RESET_OFFSET."""
 
@@ -109,3 +115,5 @@ class ResetOffsetRequestHeader(Header, kw_only=True):
     offset: Long | None = None
     timestamp: Long
     is_force: bool
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None

@@ -110,3 +110,30 @@ def test_a_plan_that_rocketmq_wrote_is_carried_out_by_ours(two: Cluster, theirs:
     before = extents(theirs("topicStatus", "-t", topic))
     assert ours("remappingStaticTopic", "-t", topic, "-mf", str(plan)) == ""
     assert extents(theirs("topicStatus", "-t", topic)) == before
+
+
+def test_rocketmq_resets_a_group_in_logical_queues_that_have_moved(two: Cluster, theirs: Run, ours: Run) -> None:
+    """`-s` back to the start and to the end, an offset of one queue, and a backlog that is skipped."""
+    topic, group = f"{TOPIC}Reset", "JavaStaticGroup"
+    first, second = (broker.name for broker in two.brokers)
+    for broker in two.brokers:
+        ours("updateSubGroup", "-b", broker.address, "-g", group)
+    theirs("updateStaticTopic", "-t", topic, "-qn", "2", "-b", first)
+    theirs("checkMsgSendRT", "-t", topic, "-a", "4", "-s", "10")
+    theirs("remappingStaticTopic", "-t", topic, "-b", second)
+    theirs("checkMsgSendRT", "-t", topic, "-a", "4", "-s", "10")
+    leader = two.brokers[1].address
+
+    def offsets() -> list[str]:
+        """The group's offset by logical queue, in the words of both tools."""
+        rows = [line.split() for line in ours("consumerProgress", "-g", group, "-t", topic).splitlines()]
+        return [row[4] for row in rows if row[:1] == [topic]]
+
+    printed = theirs("resetOffsetByTime", "-g", group, "-t", topic, "-s", "-1")
+    assert printed.count(LOGICAL) == 2 and offsets() == ["10002", "10002"], printed
+    theirs("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0")
+    assert offsets() == ["0", "0"]
+    theirs("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0", "-b", leader, "-q", "1", "-o", "10001")
+    assert offsets() == ["0", "10001"]
+    theirs("skipAccumulatedMessage", "-g", group, "-t", topic)
+    assert offsets() == ["10002", "10002"]
