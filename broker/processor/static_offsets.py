@@ -119,7 +119,11 @@ class StaticOffsets:
         """Return the number in the answer to a request with this header about a logical queue.  Raises RequestError."""
         answer = self._serve(self._logical[code], msgspec.structs.replace(request, code=code, header=header))
         response = await answer if isinstance(answer, Awaitable) else answer
-        fields = to_ext_fields(response.header) if isinstance(response, Response) and response.header else {}
+        fields = (
+            to_ext_fields(response.header)
+            if isinstance(response, Response) and isinstance(response.header, Header)
+            else {}
+        )
         number = _number(fields)
         invariant(number is not None, "ends of queues and times are answered with a number")
         assert number is not None

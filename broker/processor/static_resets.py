@@ -129,15 +129,17 @@ class StaticResets:
     async def _target(self, request: Request[ResetOffsetRequestHeader], place: LogicalPlace) -> int:
         """Return the logical offset that the request means.  Raises RequestError."""
         header, find = request.header, self._offsets.find
-        at = {"topic": place.topic, "queue_id": place.queue_id}
+        topic, queue_id = place.topic, place.queue_id
         by_offset = header.queue_id >= 0 and header.offset not in (None, -1)
         if not by_offset and header.timestamp >= 0:
-            search = SearchOffsetRequestHeader(timestamp=header.timestamp, **at)
+            search = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=header.timestamp)
             return await find(request, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search)
-        high = await find(request, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(**at))
+        high = await find(
+            request, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+        )
         if not by_offset:
             return high
-        low = await find(request, RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(**at))
+        low = await find(request, RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id))
         assert header.offset is not None
         if not low <= header.offset <= high:
             remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"

@@ -169,10 +169,10 @@ class GroupAdmin:
         if not stats.offset_table:
             return
         for static in {queue.topic for queue in stats.offset_table if queue.broker_name == LOGICAL_BROKER}:
-            for queue, address in await MessageLookup(self._admin).queues(static):
+            for queue, leader in await MessageLookup(self._admin).queues(static):
                 if queue in stats.offset_table and stats.offset_table[queue].consumer_offset >= 0:
                     offset = stats.offset_table[queue].consumer_offset
-                    await self.reset_queue(address, target, static, queue.queue_id, offset)
+                    await self.reset_queue(leader, target, static, queue.queue_id, offset)
         addresses = dict(await self._brokers(topic))
         for queue, offsets in sorted(stats.offset_table.items()):
             address = addresses.get(queue.broker_name)
