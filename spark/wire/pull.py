@@ -155,6 +155,7 @@ class Puller:
             sub_version=0,
             expression_type=self.subscription.kind,
             max_msg_bytes=_PULL_BYTES,
+            lo=False,
         )
 
     def _taken(self, part: _RangeProgress, number: int, answer: Answer) -> Pulled | None:

@@ -1,4 +1,7 @@
-"""Queues of brokers that a query reads over the wire, without access to their store directories."""
+"""Queues of brokers that a query reads over the wire, without access to their store directories.
+
+Of static topics these are the physical queues, as in store directories: requests have ``lo=false``.
+"""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -24,7 +27,6 @@ from spark.wire.connection import Asked
 from spark.wire.pull import Pulled, Puller, Subscription
 from spark.wire.records import PulledChunk, PulledSegment
 from sprocket.client.errors import BrokerRefused, ClientError, TopicNotFound
-from sprocket.common.errors import ConfigError
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.topic import PERM_READ
 from sprocket.remoting.codes import RequestCode
@@ -60,7 +62,7 @@ class WireQueues:
     def snapshot(self, strict: bool = True) -> Snapshot:
         """Return what is readable now.  Without `strict`, a broker without a responding member is left out.
 
-        Raises NameServerUnreachable, TopicNotFound, ConfigError, BrokerRefused, and with `strict` ConnectFailed,
+        Raises NameServerUnreachable, TopicNotFound, BrokerRefused, and with `strict` ConnectFailed,
         ConnectionLost, RemotingTimeout or ServerBusy.
         """
         before = self._cluster.broker_names()
@@ -93,7 +95,7 @@ class WireQueues:
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
         """Return the offset that the broker finds, which assumes that store timestamps never step back."""
         header = SearchOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp=max(0, milliseconds), boundary_type="LOWER"
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=max(0, milliseconds), boundary_type="LOWER", lo=False
         )
         answer = self._cluster.told(queue.broker_name, [(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)])[0]
         return max(0, answer.response.header(SearchOffsetResponseHeader).offset)
@@ -118,8 +120,6 @@ class WireQueues:
                 raise TopicNotFound(topic, ";".join(self.settings.name_servers))
             return
         self._seen.add(topic)
-        if route.topic_queue_mapping_by_broker:
-            raise ConfigError(f"topic {topic} is a static topic, which is not read over the wire; leave it out")
         for data in route.queue_datas:
             queues = (QueueId(data.broker_name, topic, number) for number in range(data.read_queue_nums))
             for queue in filter(self.selection.wants, queues):
@@ -137,16 +137,16 @@ class WireQueues:
             some = queues[first : first + _QUEUES_AT_ONCE]
             requests: list[Asked] = []
             for queue in some:
-                requests += [
-                    (RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)),
-                    (RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)),
-                ]
+                topic, number = queue.topic, queue.queue_id
+                least = GetMinOffsetRequestHeader(topic=topic, queue_id=number, lo=False)
+                most = GetMaxOffsetRequestHeader(topic=topic, queue_id=number, lo=False)
+                requests += [(RequestCode.GET_MIN_OFFSET, least), (RequestCode.GET_MAX_OFFSET, most)]
             answers = self._cluster.told(broker_name, requests, retries)
-            for queue, least, most in zip(some, answers[::2], answers[1::2], strict=True):
-                begin = max(0, least.response.header(GetMinOffsetResponseHeader).offset)
-                end = max(0, most.response.header(GetMaxOffsetResponseHeader).offset)
+            for queue, first_at, last_at in zip(some, answers[::2], answers[1::2], strict=True):
+                begin = max(0, first_at.response.header(GetMinOffsetResponseHeader).offset)
+                end = max(0, last_at.response.header(GetMaxOffsetResponseHeader).offset)
                 ranges[queue] = (min(begin, end), end)
-                if most.broker_id != MASTER_ID:
+                if last_at.broker_id != MASTER_ID:
                     behind.add(queue)
 
 
