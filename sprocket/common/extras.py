@@ -32,6 +32,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "google": "protobuf",
     "pydantic": "pydantic",
     "aiohttp": "dashboard",
+    "obstore": "tier",
     "opentelemetry": "metrics",
     "pytest": "testing",
     "taskiq": "taskiq",

@@ -1,4 +1,4 @@
-"""Filler records, which replace damage: readers step over them, and no queue or index contains them.
+"""Filler records, which replace damage, or what is not archived: readers step over them, and no queue has them.
 
 A filler is a message of a rolled back transaction: neither RocketMQ nor Sprocket makes a ConsumeQueue entry or an
 index entry for it, and nothing looks for it.  Its body says what it is.
@@ -38,13 +38,16 @@ def filler_sizes(size_bytes: int) -> list[int]:
     return [*sizes, size_bytes]
 
 
-def filler(physical_offset: int, size_bytes: int, timestamp_ms: int) -> bytes:
-    """Return one record of exactly `size_bytes` bytes for `physical_offset`, with its own CRC if that fits."""
+def filler(physical_offset: int, size_bytes: int, timestamp_ms: int, text: bytes = _TEXT) -> bytes:
+    """Return one record of exactly `size_bytes` bytes for `physical_offset`, with its own CRC if that fits.
+
+    Its body repeats `text`, which says why the record is there.
+    """
     is_sealed = size_bytes >= MIN_RECORD_BYTES + SEAL_BYTES
     room = size_bytes - MIN_RECORD_BYTES - (SEAL_BYTES if is_sealed else 0)
     topic = FILLER_TOPIC if room >= len(FILLER_TOPIC) else b""
     body_bytes = room - len(topic)
-    body = (_TEXT * (body_bytes // len(_TEXT) + 1))[:body_bytes]
+    body = (text * (body_bytes // len(text) + 1))[:body_bytes]
     head = FIXED_IPV4_RAW.pack(
         size_bytes, MAGIC_V1, masked_crc(body), 0, 0, 0, physical_offset, _ROLLED_BACK, timestamp_ms, _HOST,
         timestamp_ms, _HOST, 0, 0, body_bytes,

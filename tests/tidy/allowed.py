@@ -47,6 +47,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/backup/copied_file.py", "disk"): "edge: copies files of a store and of a backup",
     ("store/backup/backup.py", "disk"): "edge: compares a backup with the store",
     ("store/backup/restore.py", "disk"): "edge: builds a store from the files of a backup",
+    ("store/tier/remote_store.py", "disk"): "edge: a directory as an object store: locks and syncs that obstore lacks",
     ("sprocket_cli/doctor/machine_facts.py", "clock"): "edge: how long the disk takes, and when certificates end",
     ("sprocket_cli/doctor/machine_facts.py", "disk"): "edge: facts of the machine",
     ("sprocket_cli/doctor/machine_facts.py", "network"): "edge: whether a port is taken",

@@ -1,0 +1,34 @@
+"""Blocks compressed with zstd, and their expansion within a limit."""
+
+import hashlib
+from typing import Final
+
+import zstandard
+
+from store.tier.object_store import Damaged
+
+_LEVEL: Final = 3
+# No window larger than this is allocated, whatever a block asks for.
+_MAX_WINDOW_BYTES: Final = 64 << 20
+HASH_BYTES: Final = 16
+
+
+def compress(content: bytes | bytearray | memoryview) -> bytes:
+    """Return one zstd frame that says its size.  Releases the interpreter's lock.  For any thread."""
+    return zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True).compress(content)
+
+
+def decompress(content: bytes | memoryview, max_bytes: int, name: str) -> bytes:
+    """Return the content of one zstd frame of at most `max_bytes`.  Raises `Damaged` that begins with `name`."""
+    try:
+        size_bytes = zstandard.frame_content_size(content)
+        if not 0 <= size_bytes <= max_bytes:
+            raise Damaged(f"{name}: says that it expands to {size_bytes} bytes, at most {max_bytes} are read")
+        return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompress(content)
+    except zstandard.ZstdError as error:
+        raise Damaged(f"{name}: cannot be expanded: {error}") from error
+
+
+def short_hash(content: bytes | memoryview) -> bytes:
+    """Return the first `HASH_BYTES` bytes of the SHA-256 of `content`."""
+    return hashlib.sha256(content).digest()[:HASH_BYTES]

@@ -1,0 +1,122 @@
+"""Object stores through obstore: a directory, memory, and S3 as moto's server speaks it."""
+
+import asyncio
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from sprocket.common.errors import ConfigError
+from store.tier.object_store import Conflict, Damaged, NotFound, ObjectStore, Refused, Unavailable, Version
+from store.tier.remote_store import Access, open_store
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of a server that speaks S3, with a bucket."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT")).read()
+    yield endpoint
+    server.stop()
+
+
+@pytest.fixture(params=["memory", "file", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "memory":
+        return open_store("memory:///")
+    if request.param == "file":
+        return open_store(f"file://{tmp_path}/bucket")
+    endpoint = request.getfixturevalue("s3")
+    return open_store(f"s3://bucket/{tmp_path.name}", access_to(endpoint))
+
+
+def access_to(endpoint: str) -> Access:
+    return Access(endpoint=endpoint, access_key="key", secret_key="secret", region="us-east-1", max_retries=0)
+
+
+async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def test_an_object_is_read_as_it_was_written(store: ObjectStore) -> None:
+    await store.put("a/one", b"0123456789")
+    assert (await store.get("a/one", 10)).content == b"0123456789"
+    assert await store.get_range("a/one", 3, 6) == b"345"
+    assert (await store.head("a/one")).size_bytes == 10
+    assert b"".join([piece async for piece in store.stream("a/one")]) == b"0123456789"
+
+
+async def test_an_object_is_written_in_parts(store: ObjectStore) -> None:
+    part = bytes(range(256)) * 4096 * 6
+    await store.put("big", pieces(part, part, b"end"))
+    assert b"".join([piece async for piece in store.stream("big")]) == part + part + b"end"
+
+
+async def test_of_two_writers_one_wins(store: ObjectStore) -> None:
+    first = await store.put_if("manifest", b"one", None)
+    with pytest.raises(Conflict):
+        await store.put_if("manifest", b"other", None)
+    results = await asyncio.gather(
+        *(store.put_if("manifest", b"two %d" % number, first) for number in range(5)), return_exceptions=True
+    )
+    winners = [number for number, result in enumerate(results) if isinstance(result, Version)]
+    assert len(winners) == 1
+    assert all(isinstance(result, Conflict) for result in results if not isinstance(result, Version))
+    found = await store.get("manifest", 100)
+    assert found.content == b"two %d" % winners[0]
+    assert found.version.e_tag == results[winners[0]].e_tag  # type: ignore[union-attr]
+    await store.put_if("manifest", b"three", found.version)
+
+
+async def test_a_put_that_expects_an_object_makes_none(store: ObjectStore) -> None:
+    with pytest.raises(Conflict):
+        await store.put_if("gone", b"one", Version('"abc"'))
+    with pytest.raises(NotFound):
+        await store.head("gone")
+
+
+async def test_objects_are_listed_by_folder_and_deleted(store: ObjectStore) -> None:
+    for name in ("a/one", "a/two", "b/three"):
+        await store.put_if(name, b"x", None)
+    assert sorted([one.key async for one in store.list("a")]) == ["a/one", "a/two"]
+    await store.delete("a/one")
+    await store.delete("a/one")
+    assert [one.key async for one in store.list("a")] == ["a/two"]
+
+
+async def test_what_is_not_there_or_too_long_is_named(store: ObjectStore) -> None:
+    await store.put("one", b"0123456789")
+    for call in (store.get("no", 10), store.get_range("no", 0, 1), store.head("no")):
+        with pytest.raises(NotFound, match="no"):
+            await call
+    with pytest.raises(Damaged, match="at most 9"):
+        await store.get("one", 9)
+    with pytest.raises(Damaged):
+        await store.get_range("one", 5, 11)
+    with pytest.raises(Damaged):
+        await store.get_range("one", 50, 60)
+
+
+async def test_a_store_that_cannot_be_reached_is_unavailable() -> None:
+    store = open_store("s3://bucket", access_to("http://127.0.0.1:9"))
+    with pytest.raises(Unavailable):
+        await store.put("one", b"x")
+
+
+async def test_a_bucket_that_is_not_there_is_refused_and_said(s3: str) -> None:
+    store = open_store("s3://nosuchbucket", access_to(s3))
+    with pytest.raises((Refused, NotFound), match="one"):
+        await store.put("one", b"x")
+
+
+@pytest.mark.parametrize("url", ["bucket", "http://x/y", "s3://", "ftp://x"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="is not the address of an object store"):
+        open_store(url)
