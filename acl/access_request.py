@@ -70,8 +70,9 @@ class AccessRequest(msgspec.Struct, frozen=True, gc=False):
     """One request.  Nothing in it is proved yet.
 
     `action` and `resource` are those of its route.  `cluster` is the server's cluster; empty: none, or all.  If a
-    handler has set `found`, which permissions the request needs, only those are checked.  The garbage collector does
-    not track it: nothing it refers to refers back.
+    handler has set `found`, which permissions the request needs, only those are checked.  `proved_user` is whom a token
+    or a certificate has proved, if its permissions are asked for.  The garbage collector does not track it: nothing it
+    refers to refers back.
     """
 
     code: int
@@ -84,11 +85,17 @@ class AccessRequest(msgspec.Struct, frozen=True, gc=False):
     cluster: str = ""
     certificate_name: str | None = None
     found: tuple[Needed, ...] = ()
+    proved_user: str | None = None
 
     @property
     def access_key(self) -> str | None:
         """Account that the request names."""
         return self.fields.get(ACCESS_KEY)
+
+    @property
+    def user(self) -> str:
+        """User whose request it is; empty for nobody."""
+        return self.proved_user or self.access_key or ""
 
     @property
     def signature(self) -> str | None:

@@ -30,6 +30,20 @@ namesrv_option = click.option(
     metavar="HOST:PORT;...",
     help="Name servers, separated by ';'.",
 )
+
+
+def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from sprocket.remoting.message.namespaces import namespace_problem
+
+    problem = namespace_problem(value) if value else None
+    if problem is not None:
+        raise click.BadParameter(problem, ctx, param)
+    return value
+
+
+namespace_option = click.option(
+    "--namespace", default="", callback=_namespace, metavar="TENANT|NAME", help="Namespace of the topic and the group."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

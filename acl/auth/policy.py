@@ -260,6 +260,8 @@ class AuthPolicy:
         self._grants.remember(wanted)
 
     def _demand(self, caller: Caller, asked: AccessRequest) -> None:
+        if asked.access_key != caller.user.username:
+            asked = msgspec.structs.replace(asked, proved_user=caller.user.username)
         for needed in self._required(asked):
             decision = self._acl(caller).decide(needed.resource, needed.actions, asked.peer)
             if decision is not Decision.ALLOW and not self._is_enough(caller, needed, asked.peer):

@@ -173,7 +173,7 @@ def _end_transaction(asked: AccessRequest) -> Iterator[Needed]:
     """
     topic = asked.fields.get("topic")
     if topic and topic.strip() and topic != TRANS_HALF_TOPIC:
-        own = "" if namespace_of(topic) else namespace_of(asked.access_key or "")
+        own = "" if namespace_of(topic) else namespace_of(asked.user)
         yield Needed(Resource.topic(topic), _PUB, Resource.topic(with_namespace(own, topic)))
 
 

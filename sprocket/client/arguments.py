@@ -18,6 +18,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.client import split_address
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.lite_topics import is_legal_lite_topic
+from sprocket.remoting.message.namespaces import namespace_problem
 from sprocket.remoting.message.topic_names import NOT_ALLOWED_SEND_TOPICS
 
 T = TypeVar("T")
@@ -255,6 +256,15 @@ def servers(name: str, value: str | Sequence[str]) -> list[str]:
             form = "'host:9876' or 'a:9876;b:9876'" if address == part else "'grpc://host:8081'"
             raise IllegalArgument(f"{name}: {error}; pass {form}") from None
     return parts
+
+
+def namespace(name: str, value: object) -> str:
+    """Return the name of a namespace, ``orders`` or ``shop|orders``; empty for none."""
+    found = text(name, value, "pass a str, as in 'orders' or, with a tenant, 'shop|orders'")
+    problem = namespace_problem(found) if found else None
+    if problem is not None:
+        raise IllegalArgument(f"{name}: {problem}")
+    return found
 
 
 def sharding_key(value: object, queue: object) -> None:

@@ -55,22 +55,26 @@ def connect(
     tls: TlsSettings | None = None,
     client: ClientSettings | None = None,
     trace: TraceSettings | None = None,
+    namespace: str = "",
 ) -> "Connection":
     """Return a connection to the cluster of `namesrv`, to be used with `async with`, or with `start` and `close`.
 
     With addresses of proxies, ``grpc://host:8081`` or ``grpc://a:8081;b:8081``, it speaks gRPC; see docs/client.md.
     Without `namesrv` the environment variable NAMESRV_ADDR has the address.  With `credentials` every request is
-    signed, with `tls` every connection is TLS.  `client` has all settings and stands instead of the other three.
+    signed, with `tls` every connection is TLS.  `client` has all settings and stands instead of these.
     With `trace` all producers and consumers record what they do, unless they are given another.
+    With `namespace`, such as ``shop|orders``, all names of topics and groups are those in it, see docs/namespaces.md.
     Raises IllegalArgument.
     """
-    if client is not None and (credentials is not None or tls is not None):
-        raise IllegalArgument("client and credentials or tls are both given; put all of them into ClientSettings")
+    if client is not None and (credentials is not None or tls is not None or namespace):
+        raise IllegalArgument(
+            "client and credentials, tls or namespace are both given; put all of them into ClientSettings"
+        )
     arguments.optional("credentials", credentials, Credentials)
     arguments.optional("tls", tls, TlsSettings)
     settings = settings_of(namesrv, client)
     if client is None:
-        settings = ClientSettings(namesrv=settings.namesrv, credentials=credentials, tls=tls)
+        settings = ClientSettings(namesrv=settings.namesrv, credentials=credentials, tls=tls, namespace=namespace)
     arguments.optional("trace", trace, TraceSettings)
     proxies = endpoints(settings.namesrv)
     if proxies is None:

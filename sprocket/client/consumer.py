@@ -15,6 +15,7 @@ from sprocket.client.connection.client_instance import ClientInstance, ClientSet
 from sprocket.client.connection.owner import Owner, join
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.connection.wakeup import Wakeup
+from sprocket.client.connection.wire_names import WireNames
 from sprocket.client.consume.client_remoting_processor import BrokerAnswers, ClientRemotingProcessor
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
 from sprocket.client.consume.consume_stats import ConsumerStats
@@ -149,9 +150,9 @@ class Consumer(QueueControl):
             # The client id names the offset file, so it must stay the same.
             client = replace(client, instance_name="DEFAULT")
         return ClientInstance(
-            client, routes=ClientRemotingProcessor(self._broker_answers()).routes(), heartbeat=self._heartbeat,
-            on_route=self._route_changed, heartbeat_to_slaves=True, clock=clock, denied=self._denied,
-            connection_changed=self._connection_changed, on_lost=self._fail,
+            client, routes=ClientRemotingProcessor(self._broker_answers(), WireNames(client.namespace)).routes(),
+            heartbeat=self._heartbeat, on_route=self._route_changed, heartbeat_to_slaves=True, clock=clock,
+            denied=self._denied, connection_changed=self._connection_changed, on_lost=self._fail,
         )  # fmt: skip
 
     # Opening and closing
@@ -188,7 +189,7 @@ class Consumer(QueueControl):
             store = RemoteBrokerOffsetStore(self._instance, self.group, is_strict=is_strict)
         else:
             directory = self._settings.local_offset_store_dir
-            store = LocalFileOffsetStore(directory, self._instance.client_id, self.group)
+            store = LocalFileOffsetStore(directory, self._instance.client_id, self._instance.names.whole(self.group))
         self._start_offset = StartOffset(self._instance, store, self._consume_from)
         self._assignment = self._new_assignment(store, self._start_offset)
         self._is_started = True
@@ -331,13 +332,13 @@ class Consumer(QueueControl):
         if self._notifier is not None:
             self._instance.spawn(self._notifier.tell(lambda: callback(what)))
 
-    def _restore_topics(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        if process_queue.queue.topic == self._retry_topic:
+    def _restore_topics(self, queue: MessageQueue, messages: list[ReceivedMessage]) -> None:
+        if queue.topic == self._retry_topic:
             for message in messages:
-                message.topic = message.properties.get("RETRY_TOPIC", message.topic)
+                message.topic = self._instance.names.bare(message.properties.get("RETRY_TOPIC", message.topic))
 
     def _deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        self._restore_topics(process_queue, messages)
+        self._restore_topics(process_queue.queue, messages)
         self._inbox.put(messages)
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
@@ -572,8 +573,7 @@ class Consumer(QueueControl):
         """Let the current handler consume `message` for an operator; None without a handler."""
         if self._handler is None:
             return None
-        if message.queue.topic == self._retry_topic:
-            message.topic = message.properties.get("RETRY_TOPIC", message.topic)
+        self._restore_topics(message.queue, [message])
         return try_directly(self._handler, message, self._monotonic, is_orderly=self._is_orderly)
 
     def _reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:

@@ -13,6 +13,7 @@ from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.owner import Owner
+from sprocket.client.connection.wire_names import WireNames
 from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
 from sprocket.client.errors import BrokerRefused
 from sprocket.client.lite.lite_pops import LitePops
@@ -96,7 +97,7 @@ class LiteConsumer(SimpleConsumer):
         )  # fmt: skip
         return ClientInstance(
             client,
-            routes=[*ClientRemotingProcessor(self._subject).routes(), lost],
+            routes=[*ClientRemotingProcessor(self._subject, WireNames(client.namespace)).routes(), lost],
             heartbeat=self._heartbeat,
             clock=clock,
             denied=lambda error: self._arrived.set(),
@@ -169,7 +170,8 @@ class LiteConsumer(SimpleConsumer):
 
     def _unsubscribed(self, request: Request[NotifyUnsubscribeLiteRequestHeader]) -> None:
         header = request.header
-        if (header.consumer_group, header.client_id) == (self.group, self._instance.client_id):
+        own = self._instance.names.whole(self.group), self._instance.client_id
+        if (header.consumer_group, header.client_id) == own:
             self._lose(header.lite_topic)
 
     def _lose(self, lite_topic: str) -> None:

@@ -111,7 +111,7 @@ class OrderlyConsumer(Consumer):
         return self._locks.locked_at(queue)
 
     def _deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        self._restore_topics(process_queue, messages)
+        self._restore_topics(process_queue.queue, messages)
         orderly = self._orderly.consumed(process_queue.queue)
         if orderly is not None and orderly.process_queue is process_queue:
             orderly.put(messages)

@@ -454,7 +454,7 @@ class Producer:
         arguments.text("handle", handle, "pass the recall_handle of a SendResult", IllegalMessage)
         message_id = await recall(self._instance, self.group, handle, self._settings.send_msg_timeout_s)
         if self._tracing is not None:
-            self._tracing.recalled(RecallHandle.decode(handle).topic, message_id)
+            self._tracing.recalled(self._instance.names.bare(RecallHandle.decode(handle).topic), message_id)
         return message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:

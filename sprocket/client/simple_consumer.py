@@ -20,6 +20,7 @@ from sprocket.client.connection.client_instance import ClientInstance, ClientSet
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.owner import Owner, join
 from sprocket.client.connection.wakeup import Wakeup, pause
+from sprocket.client.connection.wire_names import WireNames
 from sprocket.client.consume.client_remoting_processor import ClientRemotingProcessor
 from sprocket.client.consume.message_back import INNER_PRODUCER_GROUP, MessageBack
 from sprocket.client.consume.reconsume_later import ReconsumeLater
@@ -174,7 +175,7 @@ class SimpleConsumer:
     def _new_instance(self, client: ClientSettings, clock: Clock) -> ClientInstance:
         return ClientInstance(
             client,
-            routes=ClientRemotingProcessor(self._subject).routes(),
+            routes=ClientRemotingProcessor(self._subject, WireNames(client.namespace)).routes(),
             heartbeat=self._heartbeat,
             clock=clock,
             denied=lambda error: self._arrived.set(),

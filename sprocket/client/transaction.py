@@ -18,7 +18,6 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import ClientError, IllegalArgument, IllegalMessage
 from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.producer import Producer
-from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.send_result import SendResult, SendStatus
 from sprocket.client.trace.recorder import TraceSettings
@@ -169,7 +168,7 @@ class TransactionProducer(Producer):
             raise IllegalMessage("a message of a transaction cannot have a priority")
         if message.lite_topic:
             raise IllegalMessage("a message of a transaction cannot have a lite topic")
-        own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
+        own = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self._instance.names.whole(self.group)}
         if check_immunity_s is not None:
             own[names.CHECK_IMMUNITY_TIME_IN_SECONDS] = str(check_immunity_s)
         request.properties += names.encode(own)
@@ -220,7 +219,7 @@ class TransactionProducer(Producer):
         *, is_check: bool,
     ) -> None:  # fmt: skip
         if self._tracing is not None:
-            name = _STATE_NAMES[state]
+            name, topic = _STATE_NAMES[state], self._instance.names.bare(topic)
             self._tracing.ended_transaction(topic, message_id, transaction_id, name, address, is_check=is_check)
 
     # Answering checks
@@ -228,11 +227,12 @@ class TransactionProducer(Producer):
     def _asked(self, request: Request[CheckTransactionStateRequestHeader]) -> None:
         queue = MessageQueue("", request.header.broker_name or "", 0)
         try:
-            messages = decode_records(request.body, queue)
+            messages = self._instance.names.decoded(request.body, queue)
         except ProtocolError as error:
             logger.warning("event=transaction_question_unreadable reason=%r", str(error))
             return
-        if len(messages) != 1 or messages[0].properties.get(names.PRODUCER_GROUP) != self.group:
+        group = self._instance.names.whole(self.group)
+        if len(messages) != 1 or messages[0].properties.get(names.PRODUCER_GROUP) != group:
             logger.warning("event=transaction_question_ignored group=%s messages=%d", self.group, len(messages))
             return
         try:
@@ -266,7 +266,7 @@ class TransactionProducer(Producer):
                 transaction_id=asked.transaction_id,
                 broker_name=asked.broker_name,
             )
-            request.channel.notify(RequestCode.END_TRANSACTION, header)
+            request.channel.notify(RequestCode.END_TRANSACTION, self._instance.names.whole_fields(header))
             peer = "{}:{}".format(*request.channel.peer)
             self._trace_end(
                 asked.topic or message.topic, message.message_id, asked.transaction_id, state, peer, is_check=True

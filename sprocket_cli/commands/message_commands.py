@@ -10,6 +10,7 @@ from sprocket_cli.client_session import (
     client_settings,
     json_option,
     name_servers,
+    namespace_option,
     namesrv_option,
     print_json,
     run,
@@ -41,6 +42,7 @@ def parse_property(_context: click.Context, _parameter: click.Parameter, words: 
 @click.argument("topic")
 @click.argument("body", required=False)
 @namesrv_option
+@namespace_option
 @click.option("--tag", default="", help="Tag that consumers can filter by.")
 @click.option("--key", "keys", multiple=True, help="Key to find the message by; repeatable.")
 @click.option("-p", "--property", "properties", multiple=True, callback=parse_property, metavar="NAME=VALUE")
@@ -52,6 +54,7 @@ def send(
     topic: str,
     body: str | None,
     namesrv: str | None,
+    namespace: str,
     tag: str,
     keys: tuple[str, ...],
     properties: dict[str, str],
@@ -63,9 +66,10 @@ def send(
     """Send BODY to TOPIC; without BODY, each line of standard input is a message."""
     from sprocket.client.message import Message
     from sprocket.client.producer import Producer
+    from sprocket.remoting.message.namespaces import with_namespace
     from sprocket_cli.piped_lines import lines
 
-    servers = ";".join(name_servers(namesrv))
+    servers, topic = ";".join(name_servers(namesrv)), with_namespace(namespace, topic)
 
     def message(content: bytes) -> Message:
         return Message(
@@ -112,6 +116,7 @@ def _print_sent(result: "SendResult", as_json: bool) -> None:
 @click.command(context_settings=HELP)
 @click.argument("topic")
 @namesrv_option
+@namespace_option
 @click.option("-g", "--group", default="sprocket-consume", show_default=True, help="Consumer group.")
 @click.option("--tags", default="*", show_default=True, help="Tags: 'A || B', or * for all.")
 @click.option(
@@ -128,6 +133,7 @@ def _print_sent(result: "SendResult", as_json: bool) -> None:
 def consume(
     topic: str,
     namesrv: str | None,
+    namespace: str,
     group: str,
     tags: str,
     start: str,
@@ -140,10 +146,12 @@ def consume(
 
     from sprocket.client.consumer import Consumer
     from sprocket.client.rebalance.start_offset import ConsumeFrom
+    from sprocket.remoting.message.namespaces import with_namespace
     from sprocket_cli.patient_admin import PatientAdminClient
     from sprocket_cli.permission import check_may_consume
 
     servers = ";".join(name_servers(namesrv))
+    topic, group = with_namespace(namespace, topic), with_namespace(namespace, group)
     begin = ConsumeFrom.FIRST if start == "first" else ConsumeFrom.LAST
 
     async def consume_all() -> None:

@@ -18,6 +18,7 @@ from sprocket.client.connection.name_servers import NameServers
 from sprocket.client.connection.outages import Outages
 from sprocket.client.connection.topic_route import TopicRoute, default_topic_route, subscribe_address, topic_route
 from sprocket.client.connection.wakeup import Wakeup
+from sprocket.client.connection.wire_names import NamingClient, WireNames
 from sprocket.client.errors import (
     AnswerUnreadable,
     BrokerNotFound,
@@ -39,7 +40,6 @@ from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, NO_BROKER
 from sprocket.remoting.channel import RemotingChannel
-from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
@@ -81,6 +81,7 @@ class ClientSettings:
     instance_name: str | None = None  # None: a unique name
     credentials: Credentials | None = None  # with them every request is signed, as `AclClientRPCHook` does
     tls: TlsSettings | None = None  # with them every connection is TLS; `TlsSettings.for_client` makes them
+    namespace: str = ""  # of all topics and groups, which applications then name without it
 
     def __post_init__(self) -> None:
         """Raises IllegalArgument."""
@@ -97,6 +98,7 @@ _CHECKS = {
     "instance_name": arguments.or_none(arguments.text),
     "credentials": arguments.or_none(arguments.of_kind(Credentials)),
     "tls": arguments.or_none(arguments.of_kind(TlsSettings)),
+    "namespace": arguments.namespace,
 }
 
 
@@ -145,8 +147,9 @@ class ClientInstance:
         self.outages = Outages(self.clock.monotonic, denied)
         self.identity: Identity
         self._tls = None if settings.tls is None else ClientTls(settings.tls)
-        self.remoting = RemotingClient(
-            routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
+        self.names = WireNames(settings.namespace)
+        self.remoting = NamingClient(
+            self.names, routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
             on_close=self._channel_closed, credentials=settings.credentials, tls=self._tls,
             in_process=in_process,
         )  # fmt: skip
@@ -534,7 +537,7 @@ class ClientInstance:
         data = self._heartbeat()
         if data is None:
             return
-        body = dumps(data)
+        body = dumps(self.names.heartbeat(data))
         await asyncio.gather(*(self._heartbeat_one(address, body) for address in self._heartbeat_addresses()))
 
     def _heartbeat_addresses(self) -> list[str]:
@@ -566,8 +569,10 @@ class ClientInstance:
 
     async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Unregister this client at every connected broker; a broker that does not answer is skipped."""
-        header = UnregisterClientRequestHeader(
-            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        header = self.names.whole_fields(
+            UnregisterClientRequestHeader(
+                client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+            )
         )
         pending = [
             channel.request(RequestCode.UNREGISTER_CLIENT, header, timeout_s=1.0)

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from sprocket.client.connection.wire_names import WireNames
 from sprocket.client.message import ReceivedMessage
-from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.consumption import (
@@ -74,8 +74,10 @@ class BrokerAnswers:
 class ClientRemotingProcessor:
     """Handlers of the requests that a broker sends to one consumer."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, names: WireNames) -> None:
         self._subject = subject
+        self._names = names
+        self._group = names.whole(subject.group)
 
     def routes(self) -> list[Route]:
         """Return the routes of the requests."""
@@ -91,19 +93,19 @@ class ClientRemotingProcessor:
         ]
 
     def _unknown_group(self, group: str) -> Response | None:
-        if group == self._subject.group:
+        if group == self._group:
             return None
         return Response(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer")
 
     def _members_changed(self, request: Request[NotifyConsumerIdsChangedRequestHeader]) -> None:
-        if request.header.consumer_group == self._subject.group:
+        if request.header.consumer_group == self._group:
             self._subject.members_changed()
 
     def _running_info(self, request: Request[GetConsumerRunningInfoRequestHeader]) -> Response:
         refusal = self._unknown_group(request.header.consumer_group)
         if refusal is not None:
             return refusal
-        info = self._subject.running_info()
+        info = _whole(self._subject.running_info(), self._names)
         if request.header.jstack_enable:
             info.jstack = stacks()
         return Response(body=dumps(info))
@@ -114,7 +116,7 @@ class ClientRemotingProcessor:
         if refusal is not None:
             return refusal
         try:
-            message = _decoded(request.body, header.broker_name or "")
+            message = _decoded(request.body, header.broker_name or "", self._names)
         except ProtocolError as error:
             return Response(ResponseCode.SYSTEM_ERROR, f"the message cannot be read: {error}")
         outcome = self._subject.consume_directly(message)
@@ -133,20 +135,32 @@ class ClientRemotingProcessor:
         except ProtocolError as error:
             return Response(ResponseCode.SYSTEM_ERROR, f"the offsets cannot be read: {error}")
         logger.warning("event=offset_reset_asked group=%s topic=%s queues=%d", header.group, header.topic, len(offsets))
-        self._subject.reset_offsets({queue: offset for queue, offset in offsets.items() if queue.topic == header.topic})
+        wanted = {queue: offset for queue, offset in offsets.items() if queue.topic == header.topic}
+        self._subject.reset_offsets({self._names.bare_queue(queue): offset for queue, offset in wanted.items()})
         return Response()
 
     def _status(self, request: Request[GetConsumerStatusRequestHeader]) -> Response:
         refusal = self._unknown_group(request.header.group)
         if refusal is not None:
             return refusal
-        table = dict(self._subject.committed(request.header.topic))
+        committed = self._subject.committed(self._names.bare(request.header.topic))
+        table = {self._names.whole_queue(queue): offset for queue, offset in committed.items()}
         return Response(body=dumps(GetConsumerStatusBody[MessageQueue](message_queue_table=table)))
 
 
-def _decoded(body: bytes, broker_name: str) -> ReceivedMessage:
+def _whole(info: ConsumerRunningInfo[MessageQueue], names: WireNames) -> ConsumerRunningInfo[MessageQueue]:
+    """Return what a consumer says of itself, with whole names."""
+    if names.namespace:
+        info.subscription_set = names.subscriptions(info.subscription_set)
+        info.mq_table = {names.whole_queue(queue): entry for queue, entry in info.mq_table.items()}
+        info.mq_pop_table = {names.whole_queue(queue): entry for queue, entry in info.mq_pop_table.items()}
+        info.status_table = {names.whole(topic): status for topic, status in info.status_table.items()}
+    return info
+
+
+def _decoded(body: bytes, broker_name: str, names: WireNames) -> ReceivedMessage:
     queue_id = HEAD.unpack_from(body)[3] if len(body) >= HEAD.size else 0
-    messages = decode_records(body, MessageQueue("", broker_name, queue_id))
+    messages = names.decoded(body, MessageQueue("", broker_name, queue_id))
     if len(messages) != 1:
         raise ProtocolError("record", f"{len(messages)} messages where one belongs")
     message = messages[0]

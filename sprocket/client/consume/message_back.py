@@ -90,7 +90,7 @@ class MessageBack:
             # The message's own, not its batch's: several copies with one id would be taken for duplicates.
             properties[names.UNIQ_KEY] = message.message_id
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
-        properties[names.RETRY_TOPIC] = message.topic
+        properties[names.RETRY_TOPIC] = self._instance.names.whole(message.topic)
         properties.pop(names.TRANSACTION_PREPARED, None)
         # The request's header has these two instead.
         properties.pop(names.RECONSUME_TIME, None)

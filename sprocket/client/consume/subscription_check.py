@@ -35,7 +35,8 @@ async def check_subscriptions(instance: ClientInstance, group: str, subscription
 
 async def _check(instance: ClientInstance, group: str, data: SubscriptionData, broker_name: str) -> None:
     address, _ = subscribe_address(instance.broker_addresses(broker_name), 0)
-    body = dumps(CheckClientRequestBody(instance.client_id, group, data))
+    names = instance.names
+    body = dumps(CheckClientRequestBody(instance.client_id, names.whole(group), names.whole_fields(data)))
     try:
         response = await instance.remoting.invoke(
             address, RequestCode.CHECK_CLIENT_CONFIG, None, body, timeout_s=instance.settings.api_timeout_s

@@ -15,14 +15,14 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration, timestamp, timestamp_ms
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.namespaces import with_namespace
+from sprocket.remoting.message.namespaces import with_namespace, without_namespace
 
 _SQL: Final = "SQL92"
 
 
-def resource(name: str) -> wire.Resource:
-    """Return the form of a topic or a group."""
-    return wire.Resource(name=name)
+def resource(name: str, namespace: str) -> wire.Resource:
+    """Return the form of a topic or a group of a client in `namespace`, which is empty for a client without one."""
+    return wire.Resource(name=name, resource_namespace=namespace)
 
 
 def filter_of(data: SubscriptionData) -> wire.FilterExpression:
@@ -31,8 +31,11 @@ def filter_of(data: SubscriptionData) -> wire.FilterExpression:
     return wire.FilterExpression(type=kind, expression=data.sub_string)
 
 
-def outgoing(request: SendRequest, sharding_key: str | None, now_ms: int) -> wire.Message:
-    """Return the message of `request`, born at `now_ms`.  Raises IllegalMessage, IllegalArgument."""
+def outgoing(request: SendRequest, namespace: str, sharding_key: str | None, now_ms: int) -> wire.Message:
+    """Return the message of `request` from a client in `namespace`, born at `now_ms`.
+
+    Raises IllegalMessage, IllegalArgument.
+    """
     table = names.parse(request.properties)
     if names.CORRELATION_ID in table:
         raise needs_name_server("request and reply")
@@ -68,14 +71,17 @@ def outgoing(request: SendRequest, sharding_key: str | None, now_ms: int) -> wir
         if immunity_s := table.pop(names.CHECK_IMMUNITY_TIME_IN_SECONDS, ""):
             system.orphaned_transaction_recovery_duration.CopyFrom(duration(int(immunity_s) * 1000))
     return wire.Message(
-        topic=resource(request.topic), user_properties=table, system_properties=system, body=request.body
+        topic=resource(request.topic, namespace), user_properties=table, system_properties=system, body=request.body
     )
 
 
-def incoming(message: wire.Message, broker_name: str) -> ReceivedMessage:
-    """Return a message that came from `broker_name`.  Raises BodyUnreadable for a damaged compressed body."""
+def incoming(message: wire.Message, namespace: str, broker_name: str) -> ReceivedMessage:
+    """Return a message that came from `broker_name` to a client in `namespace`.
+
+    Raises BodyUnreadable for a damaged compressed body.
+    """
     system = message.system_properties
-    topic = with_namespace(message.topic.resource_namespace, message.topic.name)
+    topic = without_namespace(namespace, with_namespace(message.topic.resource_namespace, message.topic.name))
     table = dict(message.user_properties)
     table[names.UNIQ_KEY] = system.message_id
     if system.tag:

@@ -67,10 +67,14 @@ class GrpcInstance(ClientInstance):
         """Tell the proxy that this client ends, end the tasks and close the channels."""
         if self.is_open:
             with suppress(ClientError):  # the proxy also notices that the stream is gone
-                request = wire.NotifyClientTerminationRequest(group=resource(self._group))
+                request = wire.NotifyClientTerminationRequest(group=self.resource(self._group))
                 await self.calls.call("NotifyClientTermination", request, _END_TIMEOUT_S)
         await super().close()
         await self.calls.close()
+
+    def resource(self, name: str) -> wire.Resource:
+        """Return the form of a topic or a group."""
+        return resource(name, self.settings.namespace)
 
     def _reported(self) -> wire.Settings:
         reported = wire.Settings(
@@ -100,7 +104,7 @@ class GrpcInstance(ClientInstance):
     # In place of name servers
 
     async def _fetch_route(self, topic: str) -> TopicRoute:
-        request = wire.QueryRouteRequest(topic=resource(topic), endpoints=self._access_point())
+        request = wire.QueryRouteRequest(topic=self.resource(topic), endpoints=self._access_point())
         answer = await self.calls.call("QueryRoute", request, self.settings.api_timeout_s)
         if answer.status.code != wire.OK:
             raise refusal_of(answer.status, self.calls.address, topic)
@@ -131,7 +135,7 @@ class GrpcInstance(ClientInstance):
         """Send a heartbeat to the proxy; a failed one gets the next heartbeat."""
         await self.session.ready(self.settings.api_timeout_s)
         kind = self._reported().client_type
-        request = wire.HeartbeatRequest(group=resource(self._group), client_type=kind)
+        request = wire.HeartbeatRequest(group=self.resource(self._group), client_type=kind)
         try:
             await self.ask("Heartbeat", request)
         except ClientError as error:

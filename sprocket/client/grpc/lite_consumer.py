@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.errors import ClientError
-from sprocket.client.grpc.convert import resource
 from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.grpc.pops import GrpcPops
 from sprocket.client.grpc.simple_consumer import OverGrpc
@@ -64,8 +63,8 @@ class GrpcLitePops(GrpcPops):
     async def _tell(self, place: Target, change: LiteSubscriptionDTO) -> None:
         request = wire.SyncLiteSubscriptionRequest(
             action=wire.LiteSubscriptionAction.Value(change.action),
-            topic=resource(change.topic),
-            group=resource(change.group),
+            topic=self._grpc.resource(change.topic),
+            group=self._grpc.resource(change.group),
             lite_topic_set=change.lite_topic_set or (),
             version=change.version,
             offset_option=_option(change.offset_option),

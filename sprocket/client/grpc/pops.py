@@ -10,7 +10,7 @@ from typing import Final
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.errors import AnswerUnreadable, ClientError, ConnectFailed, ConnectionLost
 from sprocket.client.grpc.calls import refusal_of
-from sprocket.client.grpc.convert import filter_of, incoming, resource
+from sprocket.client.grpc.convert import filter_of, incoming
 from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
@@ -57,9 +57,9 @@ class GrpcPops(PopRequests):
     ) -> list[PoppedMessage]:
         """Receive up to `max_messages`, invisible to others for `invisible_s`; the proxy may hold it for `wait_s`."""
         request = wire.ReceiveMessageRequest(
-            group=resource(self._group),
+            group=self._grpc.resource(self._group),
             message_queue=wire.MessageQueue(
-                topic=resource(target.topic), id=-1, broker=wire.Broker(name=target.broker_name)
+                topic=self._grpc.resource(target.topic), id=-1, broker=wire.Broker(name=target.broker_name)
             ),
             filter_expression=filter_of(subscription),
             batch_size=min(max_messages, MAX_POP_NUMS),
@@ -96,7 +96,7 @@ class GrpcPops(PopRequests):
             system.queue_offset, clock.wall_ms(), invisible_ms, 0, "0", target.broker_name, system.queue_id,
             system.queue_offset,
         )  # fmt: skip
-        received = incoming(message, target.broker_name)
+        received = incoming(message, self._grpc.settings.namespace, target.broker_name)
         until = clock.monotonic() + invisible_s
         return ReceiptMessage(received, handle, until, system.receipt_handle, self._consumer)
 
@@ -120,9 +120,9 @@ class GrpcPops(PopRequests):
             )
             for popped in batch
         ]
-        topic = resource(batch[0].topic)
+        topic = self._grpc.resource(batch[0].topic)
         await self._grpc.ask(
-            "AckMessage", wire.AckMessageRequest(group=resource(self._group), topic=topic, entries=entries)
+            "AckMessage", wire.AckMessageRequest(group=self._grpc.resource(self._group), topic=topic, entries=entries)
         )
 
     async def change_invisible(self, popped: PoppedMessage, invisible_s: float) -> None:
@@ -131,8 +131,8 @@ class GrpcPops(PopRequests):
         async def change() -> None:
             now = self._grpc.clock.monotonic()
             request = wire.ChangeInvisibleDurationRequest(
-                group=resource(self._group),
-                topic=resource(popped.topic),
+                group=self._grpc.resource(self._group),
+                topic=self._grpc.resource(popped.topic),
                 receipt_handle=_receipt(popped),
                 invisible_duration=duration(round(invisible_s * 1000)),
                 message_id=popped.message_id,
@@ -149,8 +149,8 @@ class GrpcPops(PopRequests):
     async def forward(self, popped: PoppedMessage, max_attempts: int) -> None:
         """Make a message a dead letter of its group, which also acknowledges it."""
         request = wire.ForwardMessageToDeadLetterQueueRequest(
-            group=resource(self._group),
-            topic=resource(popped.topic),
+            group=self._grpc.resource(self._group),
+            topic=self._grpc.resource(popped.topic),
             receipt_handle=_receipt(popped),
             message_id=popped.message_id,
             delivery_attempt=popped.reconsume_times + 1,

@@ -21,7 +21,7 @@ from sprocket.client.errors import (
     SendFailed,
 )
 from sprocket.client.grpc.calls import refusal_of
-from sprocket.client.grpc.convert import outgoing, resource
+from sprocket.client.grpc.convert import outgoing
 from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.grpc.refused import needs_name_server, not_over_grpc
 from sprocket.client.message import Message, ReceivedMessage
@@ -64,7 +64,7 @@ class GrpcLink(ProducerLink):
 
     def _describe(self, settings: wire.Settings) -> None:
         settings.client_type = wire.PRODUCER
-        settings.publishing.topics.extend(map(resource, self._topics))
+        settings.publishing.topics.extend(map(self.grpc.resource, self._topics))
 
     async def publishes(self, topic: str) -> None:
         """Report a topic before its first message: the proxy passes questions about its transactions here."""
@@ -121,7 +121,8 @@ class GrpcSender(Sender):
         topic, loop = requests[0].topic, asyncio.get_running_loop()
         begun = loop.time()
         deadline = begun + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
-        messages = [outgoing(request, sharding_key, self.grpc.clock.wall_ms()) for request in requests]
+        namespace, now_ms = self.grpc.settings.namespace, self.grpc.clock.wall_ms()
+        messages = [outgoing(request, namespace, sharding_key, now_ms) for request in requests]
         call = wire.SendMessageRequest(messages=messages)
         self._check_size(messages)
         tried: list[str] = []
@@ -266,6 +267,6 @@ class GrpcProducer(Producer):
         self._check_open()
         arguments.text("handle", handle, "pass the recall_handle of a SendResult", IllegalMessage)
         topic = recallable_topic(RecallHandle.decode(handle))
-        request = wire.RecallMessageRequest(topic=resource(topic), recall_handle=handle)
+        request = wire.RecallMessageRequest(topic=self._grpc_sender.grpc.resource(topic), recall_handle=handle)
         answer = await self._grpc_sender.grpc.ask("RecallMessage", request, timeout_s=self._settings.send_msg_timeout_s)
         return str(answer.message_id)

@@ -7,7 +7,7 @@ from sprocket.client.connection.client_instance import ClientInstance, ClientSet
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.owner import Owner
 from sprocket.client.consume.subscription import Topics
-from sprocket.client.grpc.convert import filter_of, resource
+from sprocket.client.grpc.convert import filter_of
 from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.grpc.pops import GrpcPops
 from sprocket.client.grpc.refused import needs_name_server
@@ -49,10 +49,10 @@ class OverGrpc(SimpleConsumer):
     def _describe(self, settings: wire.Settings) -> None:
         settings.client_type = self._kind
         subscription = settings.subscription
-        subscription.group.CopyFrom(resource(self.group))
+        subscription.group.CopyFrom(self.grpc.resource(self.group))
         subscription.long_polling_timeout.CopyFrom(duration(round(self._settings.poll_time_s * 1000)))
         for topic, data in self._subscriptions.items():
-            subscription.subscriptions.add(topic=resource(topic), expression=filter_of(data))
+            subscription.subscriptions.add(topic=self.grpc.resource(topic), expression=filter_of(data))
 
     async def dead_letter(self, popped: PoppedMessage, reason: str = "") -> None:
         """Make `popped` a dead letter.  The protocol carries no `reason`: it is logged.  Raises as `ack`."""

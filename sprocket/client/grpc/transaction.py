@@ -8,7 +8,7 @@ from typing import Final
 
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
-from sprocket.client.grpc.convert import incoming, resource
+from sprocket.client.grpc.convert import incoming
 from sprocket.client.grpc.producer import GrpcLink, GrpcProducer
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send_result import SendResult
@@ -47,7 +47,7 @@ class GrpcTransactionProducer(GrpcProducer, TransactionProducer):
         if resolution is None:
             return  # the broker asks later
         request = wire.EndTransactionRequest(
-            topic=resource(topic),
+            topic=self._grpc_link.grpc.resource(topic),
             message_id=message_id,
             transaction_id=transaction_id,
             resolution=resolution,
@@ -64,7 +64,7 @@ class GrpcTransactionProducer(GrpcProducer, TransactionProducer):
         self._instance.spawn(self._answer(command))
 
     async def _answer(self, command: wire.RecoverOrphanedTransactionCommand) -> None:
-        message = incoming(command.message, "")
+        message = incoming(command.message, self._grpc_link.grpc.settings.namespace, "")
         state = await self._checked(message)
         source = wire.SOURCE_SERVER_CHECK
         await self._report(message.topic, message.message_id, command.transaction_id, state, source)

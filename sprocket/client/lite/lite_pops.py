@@ -67,6 +67,6 @@ class LitePops(PopRequests):
         return None if address is None else self._instance.remoting.open_channel(address)
 
     async def _tell(self, place: Target, change: LiteSubscriptionDTO) -> None:
-        body = dumps(LiteSubscriptionCtlRequestBody([change]))
+        body = dumps(LiteSubscriptionCtlRequestBody([self._instance.names.whole_fields(change)]))
         header = LiteSubscriptionCtlRequestHeader(broker_name=place.broker_name)
         self._success(await self._ask(place, RequestCode.LITE_SUBSCRIPTION_CTL, header, body), place)

@@ -50,13 +50,14 @@ class QueueLocks:
 
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         asked_at = self._instance.clock.monotonic()
-        body = dumps(LockBatchRequestBody(self._group, self._instance.client_id, mq_set=queues))
+        body = dumps(self._body(queues))
         try:
             response = await self._instance.invoke_master(
                 broker_name, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body, timeout_s=_TIMEOUT_S
             )
             self._instance.expect_success(response, broker_name)
-            locked = set(loads(response.body, LockBatchResponseBody).lock_ok_mq_set)
+            answer = loads(response.body, LockBatchResponseBody).lock_ok_mq_set
+            locked = {self._instance.names.bare_queue(queue) for queue in answer}
         except (SprocketError, msgspec.ValidationError) as error:
             # No other member can have them yet: a held lock stays valid until its time is over.
             if self._instance.outages.failed(("lock", broker_name), error):
@@ -77,13 +78,18 @@ class QueueLocks:
         await asyncio.gather(*(self._unlock_at(name, part) for name, part in self._by_broker(queues).items()))
 
     async def _unlock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
-        body = dumps(LockBatchRequestBody(self._group, self._instance.client_id, mq_set=queues))
+        body = dumps(self._body(queues))
         try:
             await self._instance.invoke_master(
                 broker_name, RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body, timeout_s=_TIMEOUT_S
             )
         except SprocketError as error:
             logger.warning("event=unlock_failed group=%s broker=%s reason=%r", self._group, broker_name, str(error))
+
+    def _body(self, queues: Iterable[MessageQueue]) -> LockBatchRequestBody:
+        names = self._instance.names
+        whole = [names.whole_queue(queue) for queue in queues]
+        return LockBatchRequestBody(names.whole(self._group), self._instance.client_id, mq_set=whole)
 
     def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
         by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)

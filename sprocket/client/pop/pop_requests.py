@@ -11,6 +11,7 @@ from typing import TypeVar
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import pause
+from sprocket.client.connection.wire_names import WireNames
 from sprocket.client.errors import AnswerUnreadable, BrokerNotFound, ClientError, refusal
 from sprocket.client.pop.popped_message import PoppedMessage, popped_messages, renew_handle
 from sprocket.client.settlement import Settlement
@@ -135,11 +136,13 @@ class PopRequests:
         if found is None:
             return []
         response, popped_at = found
-        header = header_of(response, header_type)
+        header, names = header_of(response, header_type), self._instance.names
         try:
-            return read(response.body, header, target.topic, target.broker_name, popped_at, self._consumer)
+            topic = names.whole(target.topic)
+            found_messages = read(response.body, header, topic, target.broker_name, popped_at, self._consumer)
         except ProtocolError as error:
             raise AnswerUnreadable(f"the answer of {target.broker_name} to a pop: {error}") from None
+        return found_messages if not names.namespace else [_renamed(popped, names) for popped in found_messages]
 
     async def has_messages(self, target: Target, wait_s: float) -> bool:
         """Return whether a pop would find messages; the broker holds the request for up to `wait_s`."""
@@ -165,7 +168,7 @@ class PopRequests:
         handle, target = popped.handle, Target(popped.topic, popped.handle.broker_name)
         header = AckMessageRequestHeader(
             consumer_group=self._group,
-            topic=_stored_topic(popped, self._group),
+            topic=self._stored_topic(popped),
             queue_id=handle.queue_id,
             extra_info=handle.encode(),
             offset=_offset(handle),
@@ -183,8 +186,8 @@ class PopRequests:
             key = (handle.retry, handle.queue_id, handle.first_offset, handle.pop_time_ms, handle.invisible_ms)
             bits[key] = bits.get(key, 0) | 1 << (_offset(handle) - handle.first_offset)
             acks[key] = BatchAck(
-                c=self._group,
-                t=target.topic,
+                c=self._instance.names.whole(self._group),
+                t=self._instance.names.whole(target.topic),
                 r=handle.retry,
                 so=handle.first_offset,
                 q=handle.queue_id,
@@ -202,7 +205,7 @@ class PopRequests:
         handle, target = popped.handle, Target(popped.topic, popped.handle.broker_name)
         header = ChangeInvisibleTimeRequestHeader(
             consumer_group=self._group,
-            topic=_stored_topic(popped, self._group),
+            topic=self._stored_topic(popped),
             queue_id=handle.queue_id,
             extra_info=handle.encode(),
             offset=_offset(handle),
@@ -220,6 +223,14 @@ class PopRequests:
             revive_queue_id=answer.revive_qid,
         )
         renew_handle(popped, renewed, now + answer.invisible_time / 1000)
+
+    def _stored_topic(self, popped: PoppedMessage) -> str:
+        """Return the topic in which the broker has a message, by its whole name."""
+        whole = self._instance.names.whole
+        try:
+            return real_topic(whole(popped.topic), whole(self._group), popped.handle.retry)
+        except RequestError as error:
+            raise ClientError(str(error)) from None
 
     def _lite_topic(self, popped: PoppedMessage) -> str | None:
         """Return the lite topic that a message was popped from; None if it was popped from the topic itself."""
@@ -245,8 +256,9 @@ def _offset(handle: PopHandle) -> int:
     return handle.first_offset if handle.queue_offset is None else handle.queue_offset
 
 
-def _stored_topic(popped: PoppedMessage, group: str) -> str:
-    try:
-        return real_topic(popped.topic, group, popped.handle.retry)
-    except RequestError as error:
-        raise ClientError(str(error)) from None
+def _renamed(popped: PoppedMessage, names: WireNames) -> PoppedMessage:
+    """Return a message that was read, with the application's names."""
+    message = popped.message
+    popped.topic, message.topic = names.bare(popped.topic), names.bare(message.topic)
+    message.queue = names.bare_queue(message.queue)
+    return popped

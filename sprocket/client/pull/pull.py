@@ -20,7 +20,6 @@ from sprocket.client.errors import BrokerNotFound, BrokerRefused, ClientError, C
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.pull.pull_header import PULL, PullHeader
-from sprocket.client.pull.record_decoder import decode_records
 from sprocket.client.send_result import queue_name
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
@@ -147,9 +146,10 @@ class Puller:
     def _header(
         self, subscription: SubscriptionData, offset: int, sys_flag: int, commit_offset: int, suspend_ms: int
     ) -> PullMessageRequestHeader:
+        names = self._instance.names
         return PullMessageRequestHeader(
-            consumer_group=self._group,
-            topic=self._queue.topic,
+            consumer_group=names.whole(self._group),
+            topic=names.whole(self._queue.topic),
             queue_id=self._queue.queue_id,
             queue_offset=offset,
             max_msg_nums=self.settings.pull_batch_size,
@@ -192,7 +192,7 @@ class Puller:
         self._suggested_id = answer.suggest_which_broker_id
         messages: list[ReceivedMessage] = []
         if status is PullStatus.FOUND:
-            messages = decode_records(response.body, self._queue, answer.offset_delta or 0, offset)
+            messages = self._instance.names.decoded(response.body, self._queue, answer.offset_delta or 0, offset)
             if subscription.tags_set:
                 # The broker filters by the tags' hashes, the client by the tags.
                 wanted = subscription.tags_set

@@ -56,7 +56,7 @@ async def recall(instance: ClientInstance, group: str, handle: str, timeout_s: f
     wanted = RecallHandle.decode(handle)
     recallable_topic(wanted)
     if instance.master_address(wanted.broker_name) is None:
-        await instance.refresh_route(wanted.topic)
+        await instance.refresh_route(instance.names.bare(wanted.topic))
     address = instance.master_address(wanted.broker_name)
     if address is None:
         raise BrokerNotFound(wanted.broker_name)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from sprocket.client import arguments
 from sprocket.client.compression import Compression, compress, lacking
 from sprocket.client.connection.unique_id import derived_id
+from sprocket.client.connection.wire_names import NO_NAMESPACE, WireNames
 from sprocket.client.errors import IllegalArgument, IllegalMessage
 from sprocket.client.message import Message
 from sprocket.client.send.reply import Reply
@@ -115,11 +116,18 @@ class SendRequest:
         self.reconsume_times = 0
         self.max_reconsume_times: int | None = None
 
-    def ext_fields(self, group: str, settings: SendSettings, queue: MessageQueue, now_ms: int) -> dict[str, str]:
+    def ext_fields(
+        self,
+        group: str,
+        settings: SendSettings,
+        queue: MessageQueue,
+        now_ms: int,
+        wire_names: WireNames = NO_NAMESPACE,
+    ) -> dict[str, str]:
         """Return the fields of `SendMessageRequestHeaderV2` for one attempt, born at `now_ms`."""
         fields = {
-            "a": group,
-            "b": self.topic,
+            "a": wire_names.whole(group),
+            "b": wire_names.whole(self.topic),
             "c": settings.create_topic_key,
             "d": str(settings.default_topic_queue_nums),
             "e": str(queue.queue_id),
@@ -138,7 +146,12 @@ class SendRequest:
 
 
 def header_to(
-    queue: MessageQueue, group: str, settings: SendSettings, code: int = PLAIN, sharding_queues: int | None = None
+    queue: MessageQueue,
+    group: str,
+    settings: SendSettings,
+    code: int = PLAIN,
+    sharding_queues: int | None = None,
+    wire_names: WireNames = NO_NAMESPACE,
 ) -> SendHeader:
     """Return the encoder of the requests of one code to `queue`, for a producer of `group`.
 
@@ -146,7 +159,8 @@ def header_to(
     """
     request = SendRequest(queue.topic, b"", "", "")
     request.code = code
-    return SendHeader(code, request.ext_fields(group, settings, queue, 0) | sharded(sharding_queues))
+    fields = request.ext_fields(group, settings, queue, 0, wire_names)
+    return SendHeader(code, fields | sharded(sharding_queues))
 
 
 def sharded(queues: int | None) -> dict[str, str]:

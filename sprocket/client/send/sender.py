@@ -242,7 +242,7 @@ class Sender:
         """Return the open connection to the master of `queue`, and keep it in `way`."""
         located = self._located(queue)
         if located.broker_name != way.broker_name:  # a logical queue has moved
-            way.broker_name, way.header = located.broker_name, header_to(located, self.group, self.settings)
+            way.broker_name, way.header = located.broker_name, self._header_to(located)
         address = self.instance.master_address(located.broker_name)
         way.channel = None if address is None else self.instance.remoting.open_channel(address)
         way.changes = self.instance.route_changes
@@ -253,8 +253,16 @@ class Sender:
             self._ways.clear()
             self.compiled.forget()
         located = self._located(queue)
-        way = self._ways[queue] = _Way(located.broker_name, header_to(located, self.group, self.settings))
+        way = self._ways[queue] = _Way(located.broker_name, self._header_to(located))
         return way
+
+    def _fields(self, request: SendRequest, queue: MessageQueue, now_ms: int, sharding: int | None) -> dict[str, str]:
+        located = self._located(queue)
+        fields = request.ext_fields(self.group, self.settings, located, now_ms, self.instance.names)
+        return fields | sharded(sharding)
+
+    def _header_to(self, queue: MessageQueue) -> SendHeader:
+        return header_to(queue, self.group, self.settings, wire_names=self.instance.names)
 
     def _located(self, queue: MessageQueue) -> MessageQueue:
         """Return `queue` with the name of the broker that serves it, which is in the headers of sends."""
@@ -280,7 +288,7 @@ class Sender:
         now_ms = self._wall_ms()
         attempt = Attempt(request, queue, self._monotonic())
         if way is None or channel.is_signing or not _is_plain(request):
-            fields = request.ext_fields(self.group, self.settings, self._located(queue), now_ms) | sharded(sharding)
+            fields = self._fields(request, queue, now_ms, sharding)
             channel.request_for(attempt, request.code, fields, request.body, timeout_s=timeout_s)
         else:
             opaque, body = channel.next_opaque(), request.body
@@ -485,6 +493,6 @@ class Sender:
         target, sharding = await self._target(request.topic, queue, sharding_key, ())
         channel = await self._connect(target)
         now_ms = self.instance.clock.wall_ms()
-        fields = request.ext_fields(self.group, self.settings, self._located(target), now_ms) | sharded(sharding)
+        fields = self._fields(request, target, now_ms, sharding)
         channel.notify(request.code, fields, request.body)
         await channel.drained()

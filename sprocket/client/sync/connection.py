@@ -40,9 +40,12 @@ def connect(
     tls: TlsSettings | None = None,
     client: ClientSettings | None = None,
     trace: TraceSettings | None = None,
+    namespace: str = "",
 ) -> "Connection":
     """Return a connection as `sprocket.connect`, to be used with `with`, or with `start` and `close`."""
-    return Connection(aio.connect(namesrv, credentials=credentials, tls=tls, client=client, trace=trace))
+    return Connection(
+        aio.connect(namesrv, credentials=credentials, tls=tls, client=client, trace=trace, namespace=namespace)
+    )
 
 
 class Connection(Blocking[aio.Connection]):

@@ -8,6 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from acl import passes
+from acl.access_request import AccessRequest
+from acl.auth.errors import AuthRefused
 from acl.auth.infos import acl_of
 from acl.auth.model import PolicyType, Subject, SubjectType, User, UserStatus, UserType
 from acl.auth.policy import AuthPolicy
@@ -20,6 +22,7 @@ from acl.tokens.revocations import Revocation
 from acl.tokens.tokens import tokens_of
 from sprocket.engine.choice import native
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
+from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from tests.acl.matrix import Doors, Outcome
@@ -216,3 +219,21 @@ async def test_a_server_without_keys_takes_no_token(tmp_path: Path) -> None:
     refused = port.send(port.token())
     assert refused.remark.startswith("tokens are not accepted here")
     assert "eyJ" not in refused.remark
+
+
+@pytest.mark.parametrize(
+    ("topic", "admitted"), [("Paid", True), ("shop|orders%Paid", True), ("shop|bills%Paid", False)]
+)
+async def test_a_user_of_a_namespace_ends_transactions_as_with_a_password(
+    tmp_path: Path, topic: str, admitted: bool
+) -> None:
+    port = Port(tmp_path)
+    port.tables.create_user(User("shop|orders%app", "secret"))
+    port.allow("User:shop|orders%app", "Namespace:shop|orders")
+    fields = {"AccessKey": port.token(user="shop|orders%app"), "Signature": "any", "topic": topic}
+    asked = AccessRequest(int(RequestCode.END_TRANSACTION), 0, None, fields, b"")
+    if admitted:
+        assert port.policy.check(asked) is not None
+    else:
+        with pytest.raises(AuthRefused):
+            port.policy.check(asked)

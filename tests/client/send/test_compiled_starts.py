@@ -9,6 +9,7 @@ import pytest
 
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.connection.unique_id import unique_ids
+from sprocket.client.connection.wire_names import WireNames
 from sprocket.client.message import Message
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.compiled_starts import ENGINE
@@ -57,6 +58,7 @@ class Client:
         self.all_connections = list(self.connections.values())
         self.new_id = unique_ids(bytes(4), 7, bytes(4), self.clock, engine)
         self.identity = SimpleNamespace(new_unique_id=self.new_id)
+        self.names = WireNames()
         self.remoting = SimpleNamespace(open_channel=self.open_channel)
         instance: Any = self
         self.sender = Sender(instance, "G", self.settings, lambda: 3, engine)
