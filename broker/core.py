@@ -22,6 +22,7 @@ from sprocket.common.errors import SprocketError
 from sprocket.remoting.client import RemotingClient
 from store.delivery import Delivery
 from store.message_store import MessageStore
+from store.tier.tiered_reads import TieredReads
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,4 @@ class BrokerCore:
     # Reports an error that the broker cannot survive to the owner of the process.
     fail: Callable[[SprocketError], None]
     delivery: Delivery  # destination of the messages that the broker forwards
+    tier: TieredReads  # of messages that only the object store has

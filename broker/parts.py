@@ -92,6 +92,7 @@ from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.routes import Route, RouteTable
 from sprocket.remoting.rpc_latency import RpcLatency
 from store.message_store import MessageStore
+from store.tier.tiered_reads import TieredReads
 from store.timer.timer_message_store import TimerMessageStore
 
 
@@ -276,6 +277,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
         client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock, mappings.by_name),
+        tier=TieredReads(lambda: config.store, store, clock, None),
     )  # fmt: skip
 
 
@@ -404,6 +406,7 @@ def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaste
     pulls = PullProcessor(
         core.config, core.store, core.topics, core.groups, core.consumers, core.offsets, core.filters, core.flow,
         held=held, broadcasts=broadcasts, slave=reads, cold=cold, static=core.mappings.by_name, quotas=core.quota_reads,
+        tier=core.tier,
     )  # fmt: skip
     core.topics.on_change.append(broadcasts.topics_changed)
     RenewedTopics(core, (pop.reset, pulls.reset)).listen()

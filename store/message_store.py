@@ -367,6 +367,11 @@ class MessageStore:
         return self._commit_log.wrote_offset
 
     @property
+    def first_physical_offset(self) -> int:
+        """Begin of the log: what was before it has expired."""
+        return self._commit_log.min_offset
+
+    @property
     def flushed_offset(self) -> int:
         """End of the part of the log that is on the disk."""
         return self.confirmation.flushed_offset
@@ -424,6 +429,10 @@ class MessageStore:
             return None
         is_record = self._reader.cold.is_record(record, physical_offset, is_sure=size_bytes is not None)
         return record if is_record else None
+
+    def is_in_memory(self, physical_offset: int) -> bool:
+        """Return whether the system's cache probably holds a record, because it is near the log's end."""
+        return self.wrote_offset - physical_offset <= self._reader.memory_limit_bytes
 
     def tags_codes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
         """Return the tags codes of a queue's entries from `first_offset` to before `end_offset`, within one file."""

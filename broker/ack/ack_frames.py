@@ -54,6 +54,7 @@ class AckFrames:
         self._config = core.config
         self._clock = core.clock
         self._store = core.store
+        self._tier = core.tier
         self._waits = core.waits
         self._planner = planner
         self._log = log
@@ -77,7 +78,7 @@ class AckFrames:
         ack = AckMsg(so=first_offset, c=plan.group, t=topic, q=queue_id, pt=pop_time_ms, bn=plan.broker_name)
         if self._buffer.find(ack) is not None:
             return None
-        return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return self._tier.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
 
     def _serve(
         self, kernel: "AckKernel", table: RouteTable, code: int, frames: Frames, index: int, channel: FramesChannel,

@@ -15,6 +15,7 @@ class AckAdmission:
 
     def __init__(self, core: BrokerCore, planner: AckPlanner) -> None:
         self._store = core.store
+        self._tier = core.tier
         self._planner = planner
 
     def admit(
@@ -41,7 +42,7 @@ class AckAdmission:
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the offset of the oldest message of a queue, and the queue's end."""
-        return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return self._tier.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
 
     def check_topic(self, topic: str, queue_id: int, offset: int, pop_time_ms: int) -> None:
         """Check that a handle is not one of a deleted topic: its place may hold a message of a new topic."""

@@ -46,6 +46,7 @@ class PopOffsets:
     def __init__(self, core: BrokerCore, order_info: ConsumerOrderInfo) -> None:
         self._config = core.config
         self._store = core.store
+        self._tier = core.tier
         self._offsets = core.offsets
         self._order_info = order_info
         # Taken but not committed, oldest first; no deque is empty.
@@ -111,8 +112,8 @@ class PopOffsets:
     def _initial(self, topic: str, queue_id: int, init_mode: int) -> int:
         store = self._store
         if init_mode == FROM_FIRST or topic.startswith(RETRY_PREFIX):
-            return store.min_offset(topic, queue_id)
-        if self._config.broker.init_pop_offset_by_check_msg_in_mem and store.min_offset(topic, queue_id) <= 0:
+            return self._tier.min_offset(topic, queue_id)
+        if self._config.broker.init_pop_offset_by_check_msg_in_mem and self._tier.min_offset(topic, queue_id) <= 0:
             first = store.entry(topic, queue_id, 0)
             limit = self._memory_bytes * self._config.store.access_message_in_memory_max_ratio // 100
             if first is not None and store.wrote_offset - first[0] <= limit:

@@ -6,7 +6,8 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.popMsgFromQueue`, `appendCheckPoint
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from broker.core import BrokerCore
@@ -27,6 +28,7 @@ from sprocket.remoting.message.pop_extra_info import PopHandle, msg_offsets_entr
 from sprocket.remoting.message.topic_names import is_light
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.multi_dispatch import offset_in
+from store.tier.queue_reads import TierRead
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +55,11 @@ class QueuePop:
         buffer: MergeBuffer,
         counters: PopCounters,
         logical: LogicalPops,
+        came_near: Callable[[str, str, int], None] = lambda topic, group, queue_id: None,
     ) -> None:
+        self._tier = core.tier
+        # Called with topic, group and queue id when messages of the object store can be popped.
+        self._came_near = came_near
         self._config = core.config
         self._logical = logical
         self._store = core.store
@@ -94,6 +100,9 @@ class QueuePop:
             offset, result = self._read(popped, topic, queue_id, offset, matches)
         except CorruptRecord as error:
             popped.damage = error
+            return
+        if result is None:
+            popped.rest += max(max_offset - offset, 0)
             return
         if result.slices:
             self._hand_out(popped, topic, queue_id, offset, result, is_retry)
@@ -141,11 +150,14 @@ class QueuePop:
 
     def _read(
         self, popped: Popped, topic: str, queue_id: int, offset: int, matches: PullFilter | None
-    ) -> tuple[int, GetResult]:
-        """Return the messages at `offset`, or at the queue's real next offset, and that offset."""
+    ) -> tuple[int, GetResult | None]:
+        """Return the messages at `offset`, or at the queue's real next offset, and that offset.
+
+        None if they are on their way from the object store; then a held pop is woken.
+        """
         group = popped.request.header.consumer_group
-        result = self._store.get(topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
-        if result.status in _WRONG_OFFSET:
+        result = self._messages(popped, topic, queue_id, offset, matches)
+        if result is not None and result.status in _WRONG_OFFSET:
             peer_lines.warning(
                 logger, "", "event=pop_offset_corrected status=%s topic=%s group=%s queue=%d from=%d to=%d",
                 result.status.name, topic, group, queue_id, offset, result.next_offset,
@@ -155,8 +167,17 @@ class QueuePop:
             else:
                 self._skip(popped, topic, queue_id, result.next_offset)
             offset = result.next_offset
-            result = self._store.get(topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
+            result = self._messages(popped, topic, queue_id, offset, matches)
         return offset, result
+
+    def _messages(
+        self, popped: Popped, topic: str, queue_id: int, offset: int, matches: PullFilter | None
+    ) -> GetResult | None:
+        if not self._tier.serves(topic, queue_id, offset):
+            return self._store.get(topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
+        group = popped.request.header.consumer_group
+        read = TierRead(group, topic, queue_id, offset, popped.room, _MAX_BYTES, matches)
+        return self._tier.read_now(read, partial(self._came_near, topic, group, queue_id))
 
     def _skip(self, popped: Popped, topic: str, queue_id: int, next_offset: int) -> None:
         group = popped.request.header.consumer_group

@@ -58,13 +58,13 @@ def message_routes(
     planner = SendPlanner(config, topics, store, clock, core.random_below, core.mappings.by_name, core.quotas)
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
     static, on_reset, logical_resets = core.mappings.by_name, (pop.reset, pulls.reset), LogicalResets(clock)
-    offsets = OffsetProcessor(store, topics, groups, core.offsets)
+    offsets = OffsetProcessor(store, topics, groups, core.offsets, core.tier)
     static_offsets = StaticOffsets(offsets, static, brokers, logical_resets)
-    resets = ResetProcessor(config, store, topics, groups, core.consumers, core.offsets, on_reset)
+    resets = ResetProcessor(config, store, core.tier, topics, groups, core.consumers, core.offsets, on_reset)
     return [
         *SendProcessor(config, store, planner, intake, waits, core.flow, idempotent).routes(),
         *ReplyProcessor(config, store, planner, core.producers, waits, clock).routes(),
-        *SendBackProcessor(config, store, topics, groups, waits, core.random_below, core.flow).routes(),
+        *SendBackProcessor(config, store, topics, groups, waits, core.random_below, core.flow, core.tier).routes(),
         *TransactionProcessor(config, transactions, waits, clock).routes(),
         *StaticPulls(pulls, static, brokers, logical_resets).routes(),
         *static_offsets.routes(),
@@ -87,7 +87,7 @@ def admin_routes(
 
     return [
         *TopicProcessor(
-            config, store, topics, core.mappings, consumers, offsets, put_rates, registration.settle
+            config, store, core.tier, topics, core.mappings, consumers, offsets, put_rates, registration.settle
         ).routes(),
         *GroupProcessor(groups, offsets, TablePages(config)).routes(),
         *ConsumptionProcessor(
@@ -112,7 +112,7 @@ def admin_routes(
             clock,
             figures,
         ).routes(),
-        *QueryProcessor(config, store).routes(),
+        *QueryProcessor(config, store, core.tier).routes(),
         *QueueProcessor(store, topics, consumers, core.filters).routes(),
-        *CleaningProcessor(store, topics).routes(),
+        *CleaningProcessor(store, topics, core.tier).routes(),
     ]

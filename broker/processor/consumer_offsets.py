@@ -22,16 +22,19 @@ from sprocket.remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Resource, Route, Traffic
+from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
 from store.message_store import Boundary, MessageStore
+from store.tier.tiered_reads import TieredReads
 
 
 class OffsetProcessor:
     """Handler of QUERY and UPDATE_CONSUMER_OFFSET, GET_MIN, GET_MAX_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP and others."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicTable, groups: SubscriptionGroups, offsets: ConsumerOffsets
-    ) -> None:
+        self, store: MessageStore, topics: TopicTable, groups: SubscriptionGroups, offsets: ConsumerOffsets,
+        tier: TieredReads,
+    ) -> None:  # fmt: skip
+        self._tier = tier
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -130,18 +133,33 @@ class OffsetProcessor:
 
     def get_min_offset(self, request: Request[GetMinOffsetRequestHeader]) -> Response:
         """Return the queue offset of the oldest message; -1 for a BatchCQ queue that never had one."""
-        offset = self._store.reported_min_offset(request.header.topic, request.header.queue_id)
+        topic, queue_id = request.header.topic, request.header.queue_id
+        offset = self._store.reported_min_offset(topic, queue_id)
+        if self._tier.has(topic, queue_id):
+            offset = self._tier.min_offset(topic, queue_id)
         return Response(header=GetMinOffsetResponseHeader(offset=offset))
 
-    def search_offset(self, request: Request[SearchOffsetRequestHeader]) -> Response:
+    def search_offset(self, request: Request[SearchOffsetRequestHeader]) -> Answer:
         """Return the offset of the first message from a time on (LOWER, default) or of the last up to it (UPPER)."""
         header = request.header
         upper = (header.boundary_type or "").strip().lower() == Boundary.UPPER.value
         boundary = Boundary.UPPER if upper else Boundary.LOWER
+        if self._tier.has(header.topic, header.queue_id):
+            return self._search_tier(header, boundary)
         offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp, boundary)
         return Response(header=SearchOffsetResponseHeader(offset=offset))
 
-    def earliest_store_time(self, request: Request[GetEarliestMsgStoretimeRequestHeader]) -> Response:
+    async def _search_tier(self, header: SearchOffsetRequestHeader, boundary: Boundary) -> Response:
+        offset = await self._tier.offset_by_time(header.topic, header.queue_id, header.timestamp, boundary)
+        return Response(header=SearchOffsetResponseHeader(offset=offset))
+
+    def earliest_store_time(self, request: Request[GetEarliestMsgStoretimeRequestHeader]) -> Answer:
         """Return the store time of the oldest message, ms; -1 without one."""
+        if self._tier.has(request.header.topic, request.header.queue_id):
+            return self._earliest_in_tier(request.header)
         timestamp = self._store.earliest_store_time(request.header.topic, request.header.queue_id)
+        return Response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
+
+    async def _earliest_in_tier(self, header: GetEarliestMsgStoretimeRequestHeader) -> Response:
+        timestamp = await self._tier.earliest_store_time(header.topic, header.queue_id)
         return Response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))

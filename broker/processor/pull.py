@@ -37,6 +37,8 @@ from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.kernel_reads import KernelReads
 from store.queue.queue_reader import MessageFilter
+from store.tier.queue_reads import TierRead
+from store.tier.tiered_reads import Respond, TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +143,9 @@ class PullProcessor:
         cold: ColdGate | None = None,
         static: StaticTopics = NO_STATIC_TOPICS,
         quotas: QuotaReads | None = None,
+        tier: TieredReads | None = None,
     ) -> None:
+        self._tier = tier  # None: all messages are in the store
         self._quotas = quotas  # None: pulls have no quotas
         self._config = config
         self._store = store
@@ -171,6 +175,8 @@ class PullProcessor:
         """Return why the state of the broker leaves all pulls to this handler; None if it does not."""
         if self.slave is not None:
             return Why.SLAVE
+        if self._tier is not None and self._tier.forces:
+            return Why.TIER
         is_cold = self.cold is not None and self._config.store.cold_data_flow_control_enable
         return Why.COLD if is_cold else None
 
@@ -256,9 +262,37 @@ class PullProcessor:
                 cold = None
             elif cold.delays(request, self.answer_held if may_hold else None):
                 return None
+        begin = self.broadcasts.begin(request) if plan.is_broadcasting and self.broadcasts is not None else -1
+        respond = partial(self._respond, request, plan, buckets, cold, may_hold)
+        if begin < 0 and self._reads_tier(request, header, plan, respond):
+            return None
+        respond(self._get(header, plan.matches, begin))
+        return None
+
+    def _reads_tier(
+        self, request: Request[PullMessageRequestHeader], header: PullMessageRequestHeader, plan: PullPlan,
+        respond: Respond,
+    ) -> bool:  # fmt: skip
+        """Return whether the object store has the messages; `respond` then gets them later."""
+        tier = self._tier
+        if tier is None or not tier.serves(header.topic, header.queue_id, header.queue_offset):
+            return False
+        if self._offsets.has_resets and self._offsets.is_reset(header.consumer_group, header.topic, header.queue_id):
+            return False
+        read = TierRead(
+            header.consumer_group, header.topic, header.queue_id, header.queue_offset, header.max_msg_nums,
+            _max_bytes(header), plan.matches,
+        )  # fmt: skip
+        tier.read(read, respond, partial(request.channel.refuse, request))
+        return True
+
+    def _respond(
+        self, request: Request[PullMessageRequestHeader], plan: PullPlan, buckets: Buckets, cold: ColdGate | None,
+        may_hold: bool, result: GetResult,
+    ) -> None:  # fmt: skip
+        """Answer a pull with what was read for it, or hold it."""
+        header, slave = request.header, self.slave
         broadcasts = self.broadcasts if plan.is_broadcasting else None
-        begin = -1 if broadcasts is None else broadcasts.begin(request)
-        result = self._get(header, plan.matches, begin)
         if slave is not None:
             slave.correct(result, header.queue_offset)
         self._note_offsets(header, result, request.channel.peer, may_hold)
@@ -271,7 +305,7 @@ class PullProcessor:
             self._write(request, _FOUND, result, plan)
             self._flow.delivered(header.topic, header.consumer_group, result.message_count, result.size_bytes)
             charge_found(buckets, result.message_count, result.size_bytes)
-            return None
+            return
         template = _EMPTY.get(status) if header.queue_offset == 0 else None
         if template is None:
             template = _TEMPLATES[status]
@@ -283,7 +317,7 @@ class PullProcessor:
             if code != template.code:
                 template = _RETRIES[status]
         if hold_s and may_hold and self._hold(request, header, plan.matches, hold_s, self.answer_held):
-            return None
+            return
         if template.code == ResponseCode.PULL_OFFSET_MOVED:
             peer_lines.info(
                 logger, request.channel.peer,
@@ -291,19 +325,26 @@ class PullProcessor:
                 header.consumer_group, header.topic, header.queue_id, header.queue_offset, result.next_offset,
             )  # fmt: skip
         self._write(request, template, result, plan)
-        return None
 
     def _serve_logical(
         self, request: Request[PullMessageRequestHeader], logical: LogicalPull, plan: PullPlan, buckets: Buckets,
         may_hold: bool,
     ) -> None:  # fmt: skip
-        """Answer with what the physical queue has, in terms of the logical one.
+        """Answer with what the physical queue has, in terms of the logical one."""
+        respond = partial(self._respond_logical, request, logical, plan, buckets, may_hold)
+        if not self._reads_tier(request, logical.header, plan, respond):
+            respond(self._get(logical.header, plan.matches, -1))
+
+    def _respond_logical(
+        self, request: Request[PullMessageRequestHeader], logical: LogicalPull, plan: PullPlan, buckets: Buckets,
+        may_hold: bool, result: GetResult,
+    ) -> None:  # fmt: skip
+        """Answer with what was read.
 
         A pull is held at the end of the queue, and for a moment at the end of an older item while it is not known where
         the next one begins.  (RocketMQ holds none.)
         """
         header = logical.header
-        result = self._get(header, plan.matches, -1)
         self._note_offsets(header, result, request.channel.peer, may_hold)
         status = result.status
         code = ResponseCode.PULL_NOT_FOUND if status in _EMPTY and header.queue_offset == 0 else _CODES[status]
@@ -332,10 +373,7 @@ class PullProcessor:
                 return GetResult(GetStatus.OFFSET_RESET, reset, low, high, [], 0, 0, False)
         if begin >= 0:
             return GetResult(GetStatus.OFFSET_RESET, begin, 0, 0, [], 0, 0, False)
-        max_bytes = header.max_msg_bytes
-        if max_bytes is None or max_bytes <= 0:
-            max_bytes = _DEFAULT_MAX_BYTES
-        return store.get(topic, queue_id, header.queue_offset, header.max_msg_nums, max_bytes, matches)
+        return store.get(topic, queue_id, header.queue_offset, header.max_msg_nums, _max_bytes(header), matches)
 
     def _note_offsets(
         self, header: PullMessageRequestHeader, result: GetResult, peer: tuple[str, int], is_first: bool
@@ -392,6 +430,11 @@ class PullProcessor:
             return
         frame = template.frame(request.serialization, request.opaque, values, result.size_bytes)
         request.channel.answer(request, frame, *result.slices, code=template.code)
+
+
+def _max_bytes(header: PullMessageRequestHeader) -> int:
+    asked = header.max_msg_bytes
+    return asked if asked is not None and asked > 0 else _DEFAULT_MAX_BYTES
 
 
 def _quota_wait_s(header: PullMessageRequestHeader) -> float:

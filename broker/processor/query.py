@@ -17,10 +17,12 @@ from sprocket.remoting.headers.admin import (
     ViewMessageRequestHeader,
 )
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Resource, Route, Traffic
+from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
 from store.index.message_query import MessageQuery, verified_record
 from store.message_store import MessageStore
 from store.record.record import Record, decode
+from store.tier.object_store import ObjectStoreError
+from store.tier.tiered_reads import TieredReads
 
 # A query finds messages that were sent right before it: max wait for the index, s.
 _CATCH_UP_S: Final = 0.5
@@ -29,7 +31,8 @@ _CATCH_UP_S: Final = 0.5
 class QueryProcessor:
     """Handler of both requests.  One search at a time runs, in a thread, so that a long one delays only queries."""
 
-    def __init__(self, config: LiveConfig, store: MessageStore) -> None:
+    def __init__(self, config: LiveConfig, store: MessageStore, tier: TieredReads) -> None:
+        self._tier = tier
         self._config = config
         self._store = store
         self._searching = asyncio.Lock()
@@ -71,11 +74,27 @@ class QueryProcessor:
             index_last_update_phyoffset=query.last_update_physical_offset,
         )
         # Two topics may have the same hash, but permission to read one does not include the other.
-        records = [record for record in query.records if _topic(record) == header.topic]
+        found = [*await self._archived(header, max_num - len(query.records), bool(query.records)), *query.records]
+        records = [record for record in found if _topic(record) == header.topic]
         if not records:
             remark = "can not find message, maybe time range not correct"
             return Response(ResponseCode.QUERY_NOT_FOUND, remark, header=reached)
         return Response(header=reached, body=records)
+
+    async def _archived(self, header: QueryMessageRequestHeader, most: int, has_others: bool) -> list[memoryview]:
+        """Return what only the object store has, up to `most` messages.
+
+        Raises an `ObjectStoreError` if it does not answer, unless the response has other messages.
+        """
+        if most <= 0 or not self._tier.is_on:
+            return []
+        begin, end, before = header.begin_timestamp, header.end_timestamp, self._store.first_physical_offset
+        try:
+            return await self._tier.records_of_key(header.topic, header.key, begin, end, before, most)
+        except ObjectStoreError:
+            if not has_others:
+                raise
+            return []
 
     async def _index_caught_up(self) -> None:
         """Wait until the index has all messages that are confirmed now, but at most `_CATCH_UP_S`."""
@@ -94,14 +113,23 @@ class QueryProcessor:
         except TimeoutError:
             index.forget(answer)
 
-    def view(self, request: Request[ViewMessageRequestHeader]) -> Response:
+    def view(self, request: Request[ViewMessageRequestHeader]) -> Answer:
         """Return the record at a physical offset."""
-        record = verified_record(self._store.record_at, request.header.offset)
-        if record is None:
-            remark = f"can not find message by the offset, {request.header.offset}"
-            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        require_topic(request, _topic(record), AuthAction.GET)
-        return Response(body=record)
+        offset = request.header.offset
+        if self._tier.is_on and 0 <= offset < self._store.first_physical_offset:
+            return self._view_archived(request)
+        return _viewed(request, verified_record(self._store.record_at, offset))
+
+    async def _view_archived(self, request: Request[ViewMessageRequestHeader]) -> Response:
+        return _viewed(request, await self._tier.record_at(request.header.offset))
+
+
+def _viewed(request: Request[ViewMessageRequestHeader], record: memoryview | None) -> Response:
+    if record is None:
+        remark = f"can not find message by the offset, {request.header.offset}"
+        return Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    require_topic(request, _topic(record), AuthAction.GET)
+    return Response(body=record)
 
 
 def _topic(record: memoryview) -> str:

@@ -31,11 +31,12 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Resource, Route, Traffic
+from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
 from store.config.delay_levels import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import is_file_name
 from store.record.record import Record, TagsCodes, decode
+from store.tier.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,9 @@ class SendBackProcessor:
         waits: ConfirmWaits,
         below: Callable[[int], int],
         flow: MessageFlow,
+        tier: TieredReads,
     ) -> None:
+        self._tier = tier
         self._config = config
         self._store = store
         self._topics = topics
@@ -83,7 +86,7 @@ class SendBackProcessor:
             )
         ]  # fmt: skip
 
-    def send_back(self, request: Request[ConsumerSendMsgBackRequestHeader]) -> Response | None:
+    def send_back(self, request: Request[ConsumerSendMsgBackRequestHeader]) -> Answer:
         """Store the message again; the response follows when it is as safe as a confirmed send."""
         header = request.header
         group = self._groups.find(header.group)
@@ -96,14 +99,36 @@ class SendBackProcessor:
         if group.retry_queue_nums <= 0:
             return Response()  # the group has retries turned off
         retry = self._retry_queue(header, group)
-        record = self._record(header.offset)
+        view = self._store.record_at(header.offset) if header.offset >= 0 else None
+        if view is None and self._tier.is_on and header.offset < self._store.first_physical_offset:
+            return self._archived_back(request, group, retry)
+        self._store_again(request, group, retry, view)
+        return None
+
+    async def _archived_back(
+        self,
+        request: Request[ConsumerSendMsgBackRequestHeader],
+        group: SubscriptionGroupConfig,
+        retry: tuple[str, int],
+    ) -> None:
+        """Do the same for a message that only the object store has.  Raises RequestError, or an `ObjectStoreError`."""
+        self._store_again(request, group, retry, await self._tier.record_at(request.header.offset))
+
+    def _store_again(
+        self,
+        request: Request[ConsumerSendMsgBackRequestHeader],
+        group: SubscriptionGroupConfig,
+        retry: tuple[str, int],
+        view: memoryview | None,
+    ) -> None:
+        header = request.header
+        record = _record(header.offset, view)
         require_topic(request, record.topic, AuthAction.SUB, header.group)  # the group will read the message
         message = self._message(request, group, record, retry)
         _, physical_offset, size_bytes = self._store.append([message])[0]
         origin = header.origin_topic or record.topic
         self._flow.returned(origin, header.group, is_dead=message.topic == dlq_topic(header.group))
         self._answer_when_safe(request, physical_offset + size_bytes)
-        return None
 
     def _retry_queue(self, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig) -> tuple[str, int]:
         if not is_file_name(retry_topic(header.group)):
@@ -115,17 +140,6 @@ class SendBackProcessor:
             remark = f"the topic[{topic.topic_name}] sending message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.TOPIC_NOT_WRITABLE)
         return topic.topic_name, self._below(group.retry_queue_nums)
-
-    def _record(self, physical_offset: int) -> Record:
-        view = self._store.record_at(physical_offset) if physical_offset >= 0 else None
-        record = None if view is None else decode(view)
-        if not isinstance(record, Record) or record.physical_offset != physical_offset:
-            remark = f"look message by offset failed, {physical_offset}"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.NOT_FOUND)
-        if record.sys_flag & _INNER_BATCH:
-            # The record holds many messages, and the offset does not identify one; the client then sends it itself.
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL: the offset is that of an inner batch")
-        return record
 
     def _message(
         self,
@@ -193,3 +207,14 @@ class SendBackProcessor:
                 request.channel.reply(request, Response(ResponseCode.SYSTEM_ERROR, code.name))
 
         self._waits.wait(end_offset, answer)
+
+
+def _record(physical_offset: int, view: memoryview | None) -> Record:
+    record = None if view is None else decode(view)
+    if not isinstance(record, Record) or record.physical_offset != physical_offset:
+        remark = f"look message by offset failed, {physical_offset}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.NOT_FOUND)
+    if record.sys_flag & _INNER_BATCH:
+        # The record holds many messages, and the offset does not identify one; the client then sends it itself.
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL: the offset is that of an inner batch")
+    return record

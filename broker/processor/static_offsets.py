@@ -7,6 +7,7 @@ Source: RocketMQ 5.3.3, `ConsumerManageProcessor`, `AdminBrokerProcessor.rewrite
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import isawaitable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -138,8 +139,9 @@ class StaticOffsets:
         request = _for_item(asked.request, item, header)
         detail = self._static.get(header.topic)
         if detail is not None and item.bname == detail.bname:
-            response = self._here[code](request)
-            invariant(isinstance(response, Response), "offsets of physical queues are answered at once")
+            answered = self._here[code](request)
+            response = await answered if isawaitable(answered) else answered
+            invariant(isinstance(response, Response), "offsets of physical queues are answered in one step")
             assert isinstance(response, Response)
             fields = to_ext_fields(response.header) if isinstance(response.header, Header) else {}
             return _Answer(response.code, response.remark, _number(fields))

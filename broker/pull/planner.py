@@ -46,6 +46,7 @@ class Why(Enum):
 
     SLAVE = "a slave may send the consumer to its master"
     COLD = "coldDataFlowControlEnable is on"
+    TIER = "tieredStorageLevel is FORCE"
     RESET = "an operator has reset the group's offset"
     BROADCASTING = "the broker keeps the offset of each consumer"
     SQL = "properties of the records decide"

@@ -43,4 +43,4 @@ class IdleOffsets(Service):
 
     def _has_expired(self, group: str, topic: str) -> bool:
         queues = self._core.offsets.queues(group, topic)
-        return all(offset < self._core.store.min_offset(topic, queue_id) for queue_id, offset in queues.items())
+        return all(offset < self._core.tier.min_offset(topic, queue_id) for queue_id, offset in queues.items())

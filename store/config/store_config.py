@@ -16,6 +16,7 @@ from store.config.cold_config import ColdConfig
 from store.config.delay_levels import parse_delay_levels
 from store.config.dledger_config import DLedgerConfig
 from store.config.ha_config import HaConfig
+from store.config.tier_read_config import TierReadConfig
 from store.config.timer_config import TimerConfig
 from store.layout import (
     BATCH_CONSUME_QUEUE_UNIT_BYTES,
@@ -42,7 +43,7 @@ class FlushDiskType(StrEnum):
 
 
 @dataclass(frozen=True)
-class StoreConfig(TimerConfig, HaConfig, ColdConfig, DLedgerConfig):
+class StoreConfig(TimerConfig, HaConfig, ColdConfig, DLedgerConfig, TierReadConfig):
     """Settings of the store, a part of the broker's configuration.  `check` runs when the store starts."""
 
     store_path_root_dir: Path = field(

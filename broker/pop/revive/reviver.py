@@ -22,9 +22,11 @@ from store.delivery import Outstanding
 from store.message_store import PendingMessage
 from store.queue.consume_queue_table import is_file_name
 from store.record.record import Record, TagsCodes, decode
+from store.tier.queue_reads import TierRead
 
 logger = logging.getLogger(__name__)
 
+_MAX_BYTES: Final = 0x7FFFFFFF
 _BEFORE_APPEND: Final = failpoint("revive.before_append")
 _APPENDED: Final = failpoint("revive.appended")
 
@@ -96,8 +98,12 @@ class Reviver:
         if checkpoint.bn and checkpoint.bn != self._core.config.broker.broker_name:
             # The messages are another broker's; where slaves act for masters `RemoteRevive` fetches them.
             return [due for index in indexes if (due := self.later(checkpoint, index)) is not None]
-        found = ((index, self._message_at(checkpoint, checkpoint.offset_at(index))) for index in indexes)
-        return [due for index, record in found if (due := self.again(checkpoint, index, record)) is not None]
+        found = [(index, self._message_at(checkpoint, checkpoint.offset_at(index))) for index in indexes]
+        made = [
+            self.later(checkpoint, index) if record is None else self.again(checkpoint, index, record)
+            for index, record in found
+        ]
+        return [one for one in made if one is not None]
 
     def _is_wanted(self, checkpoint: PopCheckPoint) -> bool:
         if self._core.topics.get(normal_topic(checkpoint.t, checkpoint.c)) is None:
@@ -126,12 +132,20 @@ class Reviver:
         message = revived(record, checkpoint, topic, queue_id, self._core.store.store_host, self._codes)
         return Due(checkpoint, index, message, is_later=False)
 
-    def _message_at(self, checkpoint: PopCheckPoint, offset: int) -> Record | str:
-        """Return the popped message, or the reason why it cannot be read."""
-        store = self._core.store
-        entry = store.entry(checkpoint.t, checkpoint.q, offset)
+    def _message_at(self, checkpoint: PopCheckPoint, offset: int) -> Record | str | None:
+        """Return the popped message, or the reason why it cannot be read; None while the object store sends it."""
+        store, tier, topic, queue_id = self._core.store, self._core.tier, checkpoint.t, checkpoint.q
+        entry = store.entry(topic, queue_id, offset)
         if entry is None:
-            return "not in the queue"
+            if not tier.serves(topic, queue_id, offset):
+                return "not in the queue"
+            read = TierRead(checkpoint.c, topic, queue_id, offset, 1, _MAX_BYTES, None)
+            found = tier.read_now(read, lambda: None)
+            if found is None:
+                return None
+            record = decode(found.slices[0]) if found.slices else "not in the object store"
+            is_wanted = isinstance(record, str) or record.queue_offset == offset
+            return record if is_wanted else "not in the object store"
         try:
             view = store.record_at(entry[0], entry[1])
         except CorruptRecord as damage:

@@ -15,6 +15,7 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.message_store import MessageStore
 from store.retention.queue_removal import Removal
+from store.tier.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,8 @@ logger = logging.getLogger(__name__)
 class CleaningProcessor:
     """Handler of both requests."""
 
-    def __init__(self, store: MessageStore, topics: TopicTable) -> None:
+    def __init__(self, store: MessageStore, topics: TopicTable, tier: TieredReads) -> None:
+        self._tier = tier
         self._store = store
         self._topics = topics
 
@@ -44,9 +46,13 @@ class CleaningProcessor:
         self._store.cleaner.clean_now()
         return Response()
 
+    def _is_kept(self, topic: str) -> bool:
+        # A queue that is removed begins at 0 again, but its archived messages have the offsets before.
+        return self._topics.is_system(topic) or self._tier.has_topic(topic)
+
     async def clean_expired_consume_queue(self, request: Request[NoHeader]) -> Response:
-        """Delete queues whose messages have all expired from the log, except those of system topics."""
-        removed = await to_its_end(remove_queues(self._store.expired_removal(self._topics.is_system)))
+        """Delete queues whose messages have all expired, except those of system topics."""
+        removed = await to_its_end(remove_queues(self._store.expired_removal(self._is_kept)))
         peer_lines.info(
             logger, request.channel.peer, "event=clean_expired_consume_queue peer=%s:%s removed=%d",
             *request.channel.peer, removed,

@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.resetOffset`, `resetOffsetInner`, 
 """
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from broker.client.clients import ConsumerGroup, ConsumerRegistry
@@ -29,8 +29,10 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import CloneGroupOffsetRequestHeader
 from sprocket.remoting.headers.offset import NO_OFFSET, ResetOffsetRequestHeader
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, Resource, Route, Steps
+from sprocket.remoting.routes import Action, Answer, Resource, Route, Steps
 from store.message_store import MessageStore
+from store.queue.get_result import Boundary
+from store.tier.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class ResetProcessor:
         self,
         config: LiveConfig,
         store: MessageStore,
+        tier: TieredReads,
         topics: TopicTable,
         groups: SubscriptionGroups,
         consumers: ConsumerRegistry,
@@ -55,6 +58,7 @@ class ResetProcessor:
     ) -> None:
         self._config = config
         self._store = store
+        self._tier = tier
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
@@ -68,12 +72,27 @@ class ResetProcessor:
             Route(code.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader, self.clone, group, Action.UPDATE),
         ]
 
-    def reset(self, request: Request[ResetOffsetRequestHeader]) -> Steps:
+    def reset(self, request: Request[ResetOffsetRequestHeader]) -> Answer:
         """Reset a group to an offset in one queue, or to a time in one or all queues; respond with the new offsets."""
+        header, config = request.header, self._topics.get(request.header.topic)
+        if config is None or header.timestamp < 0:
+            return self._reset(request, {})
+        archived = [queue_id for queue_id in range(config.read_queue_nums) if self._tier.has(header.topic, queue_id)]
+        return self._reset_archived(request, archived) if archived else self._reset(request, {})
+
+    async def _reset_archived(self, request: Request[ResetOffsetRequestHeader], queue_ids: list[int]) -> Steps:
+        """Do the same for a topic with messages in the object store.  Raises an `ObjectStoreError`."""
+        topic, time = request.header.topic, request.header.timestamp
+        wanted = queue_ids if request.header.queue_id < 0 else {request.header.queue_id}.intersection(queue_ids)
+        found = {one: await self._tier.offset_by_time(topic, one, time, Boundary.LOWER) for one in wanted}
+        return self._reset(request, found)
+
+    def _reset(self, request: Request[ResetOffsetRequestHeader], archived: Mapping[int, int]) -> Steps:
+        """Reset a group; `archived` are the offsets of its time in queues that the object store has a part of."""
         header = request.header
         if self._config.broker.use_server_side_reset_offset or header.lo is False:
-            return self._reset_here(header)
-        return self._reset_clients(header, for_cpp=request.language in _CPP)
+            return self._reset_here(header, archived)
+        return self._reset_clients(header, archived, for_cpp=request.language in _CPP)
 
     def refusal(self, header: ResetOffsetRequestHeader) -> Refusal | None:
         """Return the refusal of a reset of an unknown group or topic by the broker; None for others."""
@@ -98,11 +117,11 @@ class ResetProcessor:
 
     # By the broker
 
-    def _reset_here(self, header: ResetOffsetRequestHeader) -> Steps:
+    def _reset_here(self, header: ResetOffsetRequestHeader, archived: Mapping[int, int]) -> Steps:
         config, refusal = self._topics.get(header.topic), self.refusal(header)
         if config is None or refusal is not None:
             return refusal
-        targets = yield from self._targets(header, config)
+        targets = yield from self._targets(header, config, archived)
         if self._topics.get(header.topic) != config:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"Topic {header.topic} was changed meanwhile, try again")
         if not targets:
@@ -119,20 +138,22 @@ class ResetProcessor:
             _tell(group, header, body)
         return Response(body=body)
 
-    def _targets(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> Generator[None, None, dict[int, int]]:
+    def _targets(
+        self, header: ResetOffsetRequestHeader, config: TopicConfig, archived: Mapping[int, int]
+    ) -> Generator[None, None, dict[int, int]]:
         topic, queue_id = header.topic, header.queue_id
         if queue_id < 0:
             found = {}
             for each in range(config.read_queue_nums):
-                found[each] = self._offset_at(topic, each, header.timestamp)
+                found[each] = self._offset_at(topic, each, header.timestamp, archived)
                 if not len(found) % STEP_ITEMS:
                     yield
             return found
         if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
             raise RequestError(ResponseCode.INVALID_PARAMETER, f"queueId {queue_id} is none of topic {topic}")
         if header.offset is None or header.offset == -1:
-            return {queue_id: self._offset_at(topic, queue_id, header.timestamp)}
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+            return {queue_id: self._offset_at(topic, queue_id, header.timestamp, archived)}
+        low, high = self._tier.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         if header.lo is False and header.offset == NO_OFFSET:
             return {queue_id: NO_OFFSET}
         if not low <= header.offset <= high:
@@ -140,9 +161,11 @@ class ResetProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         return {queue_id: header.offset}
 
-    def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
+    def _offset_at(self, topic: str, queue_id: int, timestamp: int, archived: Mapping[int, int]) -> int:
         if timestamp < 0:
             return self._store.max_offset(topic, queue_id)
+        if queue_id in archived:
+            return archived[queue_id]
         return self._store.offset_by_time(topic, queue_id, timestamp)
 
     def _body(self, topic: str, targets: dict[int, int]) -> Generator[None, None, bytes]:
@@ -152,7 +175,7 @@ class ResetProcessor:
 
     # By the clients
 
-    def _reset_clients(self, header: ResetOffsetRequestHeader, *, for_cpp: bool) -> Steps:
+    def _reset_clients(self, header: ResetOffsetRequestHeader, archived: Mapping[int, int], *, for_cpp: bool) -> Steps:
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
@@ -162,7 +185,7 @@ class ResetProcessor:
             consumed = self._offsets.query(header.group, header.topic, queue_id)
             if consumed == -1:
                 return Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
-            offset = self._offset_at(header.topic, queue_id, header.timestamp)
+            offset = self._offset_at(header.topic, queue_id, header.timestamp, archived)
             targets[queue_id] = offset if header.is_force or offset < consumed else consumed
             if not len(targets) % STEP_ITEMS:
                 yield

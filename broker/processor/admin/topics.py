@@ -49,6 +49,7 @@ from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 from sprocket.static_topic.item_checks import MappingError
 from store.message_store import MessageStore
+from store.tier.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class TopicProcessor:
         self,
         config: LiveConfig,
         store: MessageStore,
+        tier: TieredReads,
         topics: TopicTable,
         mappings: TopicQueueMappings,
         consumers: ConsumerRegistry,
@@ -72,6 +74,7 @@ class TopicProcessor:
         """`settle` waits until name servers have the changes."""
         self._config = config
         self._store = store
+        self._tier = tier
         self._topics = topics
         self._mappings = mappings
         self._consumers = consumers
@@ -258,7 +261,7 @@ class TopicProcessor:
         return Response(body=dumps(TopicStatsTable(table, self._put_rates.per_second(topic))))
 
     def _extent(self, topic: str, queue_id: int) -> tuple[MessageQueue, TopicOffset]:
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        low, high = self._tier.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         timestamp = self._store.store_time(topic, queue_id, high - 1) if high > 0 else 0
         queue = MessageQueue(topic, self._config.broker.broker_name, queue_id)
         return queue, TopicOffset(low, high, timestamp)

@@ -72,7 +72,9 @@ class PopService(Service):
         self.buffer = MergeBuffer(core, self.log, self.offsets)
         self.planner = PopPlanner(core, self.log)
         self.logical = logical = LogicalPops(core, self.offsets, brokers, self._freed)
-        queues = QueuePop(core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters, logical)
+        queues = QueuePop(
+            core, self.log, self.offsets, order_info, self.inflight, self.buffer, counters, logical, self._came_free
+        )
         self.draws = draws = PopDraws(core, self.log, self.offsets)
         end = PopEnd(core, queues, self.offsets, self.log)
         self.pops = PopProcessor(core, self.planner, queues, draws, end, self.log)

@@ -35,6 +35,7 @@ from sprocket.remoting.message.topic_names import REVIVE_GROUP, TIMER_TOPIC
 from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, TagsCodes
+from store.tier.tiered_reads import TieredReads
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
 from tests.clock import ManualClock
@@ -67,6 +68,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
         QueueLocks(clock), ConsumerRegistry(clock, config.plan_version), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
         MessageFlow(), quotas, QuotaReads(quotas, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
+        TieredReads(lambda: config.store, messages, clock, None),
     )  # fmt: skip
     topics.load()
     groups.load()

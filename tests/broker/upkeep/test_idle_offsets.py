@@ -8,7 +8,7 @@ import pytest
 from broker.core import BrokerCore
 from broker.server import Broker
 from broker.upkeep.idle_offsets import IdleOffsets
-from store.message_store import MessageStore
+from store.tier.tiered_reads import TieredReads
 from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
 
@@ -25,7 +25,7 @@ def idle_offsets(broker: Broker) -> IdleOffsets:
     return IdleOffsets(
         BrokerCore(
             **{name: getattr(core, name) for name in BrokerCore.__dataclass_fields__}
-            | {"store": cast(MessageStore, Expired())}
+            | {"tier": cast(TieredReads, Expired())}
         )
     )
 

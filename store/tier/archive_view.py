@@ -1,0 +1,88 @@
+"""What a reader knows of the archive: its newest manifest, and the queues in it.
+
+The master's uploads `adopt` each manifest before anything is deleted locally, so no message is in neither place for a
+reader.  Others look for a newer one with `refresh`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from store.tier.manifest import MAX_BYTES, NAME, Manifest, QueueRange, SegmentEntry, decode, empty
+from store.tier.object_store import NotFound, ObjectStore, Version
+from store.tier.queue_ranges import QueueRanges
+from store.tier.segment_object import Footer, open_footer
+
+logger = logging.getLogger(__name__)
+
+_FOOTERS_AT_ONCE: Final = 8
+
+
+class ArchiveView:
+    """The archive of one broker group, in `objects`.  Lives in the event loop's thread."""
+
+    def __init__(self, objects: ObjectStore, cluster: str = "", broker: str = "") -> None:
+        self.objects = objects
+        self.ranges = QueueRanges(empty(cluster, broker, 1, 0), {})
+        # Queues of the segments that have more than the manifest lists, by key.
+        self._listed: dict[str, Sequence[QueueRange]] = {}
+        self._version: Version | None = None
+        self._listing = asyncio.Lock()
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest manifest that is known."""
+        return self.ranges.manifest
+
+    def adopt(self, manifest: Manifest) -> None:
+        """Read by `manifest` from now on, unless a newer one is known."""
+        if manifest.number < self.manifest.number:
+            return
+        keys = {segment.key for segment in manifest.segments}
+        self._listed = {key: queues for key, queues in self._listed.items() if key in keys}
+        self.ranges = QueueRanges(manifest, self._listed)
+
+    async def refresh(self) -> bool:
+        """Look for a newer manifest; return whether there is one.  Raises an `ObjectStoreError`."""
+        try:
+            info = await self.objects.head(NAME)
+            if info.version == self._version:
+                return False
+            found = await self.objects.get(NAME, MAX_BYTES)
+        except NotFound:
+            return False
+        manifest = await asyncio.to_thread(decode, found.content)
+        self._version = found.version
+        is_newer = manifest.number > self.manifest.number
+        self.adopt(manifest)
+        return is_newer
+
+    async def list_queues(self) -> None:
+        """Ask the footers of segments whose queues the manifest does not list.  Raises an `ObjectStoreError`."""
+        async with self._listing:
+            missing = [one for one in self.manifest.segments if one.queues is None and one.key not in self._listed]
+            for at in range(0, len(missing), _FOOTERS_AT_ONCE):
+                some = missing[at : at + _FOOTERS_AT_ONCE]
+                for segment, queues in zip(some, await asyncio.gather(*map(self._queues, some)), strict=True):
+                    self._listed[segment.key] = queues
+            if missing:
+                self.ranges = QueueRanges(self.manifest, self._listed)
+
+    async def _queues(self, segment: SegmentEntry) -> Sequence[QueueRange]:
+        start = segment.size_bytes - segment.footer_bytes
+        content = await self.objects.get_range(segment.key, start, segment.size_bytes)
+        return await asyncio.to_thread(_queues_in, content, segment.size_bytes)
+
+
+def _queues_in(content: bytes, object_bytes: int) -> list[QueueRange]:
+    return queues_of(open_footer(content, object_bytes))
+
+
+def queues_of(footer: Footer) -> list[QueueRange]:
+    """Return the queues of a segment."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for run in footer.runs:
+        first, end = found.get((run.topic, run.queue_id), (run.first, run.end))
+        found[run.topic, run.queue_id] = min(first, run.first), max(end, run.end)
+    return [QueueRange(footer.topics[topic], queue_id, *ends) for (topic, queue_id), ends in found.items()]

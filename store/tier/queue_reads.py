@@ -1,0 +1,275 @@
+"""Reads of a queue's messages from the archive, in steps: the twin of `store.queue.queue_reader` for segment objects."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sprocket.remoting.message.record import MIN_RECORD_BYTES
+from store.layout import CONSUME_QUEUE_UNIT_BYTES
+from store.queue.get_result import Boundary, GetResult, GetStatus
+from store.queue.queue_reader import MessageFilter
+from store.queue.record_filter import RecordFilter
+from store.record.record import store_timestamp_of
+from store.tier.object_store import Damaged
+from store.tier.queue_ranges import Piece, QueueRanges
+from store.tier.segment_object import Entries, Footer, LogBlock, QueueRun, units_in
+from store.tier.steps import Steps, Wanted, content_of, footer_of
+
+Offsets = npt.NDArray[np.int64]
+# Log blocks that one read looks into, so that a filter which matches little answers now and then.
+_MAX_BLOCKS: Final = 8
+# Entries whose places are looked up for reading ahead.
+_AHEAD_ENTRIES: Final = 64 * 1024
+
+
+class TierRead(NamedTuple):
+    """A read of one queue for a consumer group: messages from `offset` on that `matches` (None: all)."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_messages: int
+    max_bytes: int
+    matches: MessageFilter | None
+
+
+class ReadLimits(NamedTuple):
+    """Limits of one read, whatever the consumer asks for, and the bounds of the queue to report.
+
+    The broker's own store begins at `local_min`, and has no message if that is `max_offset`.
+    """
+
+    max_messages: int
+    max_bytes: int
+    max_scan_bytes: int
+    min_offset: int
+    local_min: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Entries of a queue that are in one run of a segment; the i-th is of `counts[i]` messages from `starts[i]` on."""
+
+    piece: Piece
+    footer: Footer
+    run: QueueRun
+    units: Entries
+    starts: Offsets
+    counts: Offsets
+
+    @property
+    def end(self) -> int:
+        """Queue offset after the run."""
+        return self.run.end
+
+    def first_at(self, offset: int) -> int:
+        """Return the number of the first entry with a message at or after `offset`."""
+        return int(np.searchsorted(self.starts + self.counts, offset, "right"))
+
+    def places(self) -> Offsets:
+        """Return the physical offset of each record."""
+        return self.units["physical_offset"].astype(np.int64)
+
+    def block_at(self, physical_offset: int) -> LogBlock:
+        """Return the log block of a record.  Raises `Damaged` if there is none."""
+        block = self.footer.block_of(physical_offset)
+        if block is None:
+            raise Damaged(f"{self.piece.segment.key}: a queue names offset {physical_offset}, where no block is")
+        return block
+
+
+def run_at(piece: Piece, topic: str, queue_id: int, offset: int) -> Steps[Run | None]:
+    """Return the first run of `piece` with a message at or after `offset`; None if there is none."""
+    footer = yield from footer_of(piece.segment)
+    for run in footer.runs_of(topic, queue_id):
+        if run.end > offset:
+            raw = yield from content_of(piece.segment, footer.queues[run.block])
+            units = units_in(run, raw)
+            if run.is_batch:
+                starts = units["base_offset"].astype(np.int64)
+                counts = units["batch_size"].astype(np.int64)
+            else:
+                starts = np.arange(run.first, run.end)
+                counts = np.ones(run.count, np.int64)
+            return Run(piece, footer, run, units, starts, counts)
+    return None
+
+
+def messages(
+    ranges: QueueRanges, read: TierRead, now_ms: int, limits: ReadLimits
+) -> Steps[tuple[GetResult, Run | None]]:
+    """Return the messages of a read, and the run of entries that they come from.  Raises `Damaged`."""
+    piece = ranges.piece_at(read.topic, read.queue_id, read.offset, now_ms)
+    if piece is None or read.offset < limits.min_offset:
+        return _nothing(GetStatus.OFFSET_TOO_SMALL, limits.min_offset, limits), None
+    if read.offset < limits.local_min <= piece.first:
+        return _nothing(GetStatus.NO_MATCHED_MESSAGE, limits.local_min, limits), None  # a hole
+    offset = max(read.offset, piece.first)
+    run = yield from run_at(piece, read.topic, read.queue_id, offset)
+    if run is None:
+        return _nothing(GetStatus.NO_MATCHED_MESSAGE, piece.end, limits), None
+    result = yield from _taken(run, run.first_at(offset), read, limits)
+    return result, run
+
+
+def following(ranges: QueueRanges, run: Run, offset: int, now_ms: int, most: int) -> Iterator[Wanted]:
+    """Yield up to `most` parts that reads of the same queue from `offset` on need, in their order."""
+    segment, number = run.piece.segment, run.first_at(offset)
+    places = run.places()[number : number + _AHEAD_ENTRIES]
+    at = 0
+    while at < len(places) and most > 0:
+        block = run.block_at(int(places[at]))
+        yield Wanted(segment, block)
+        at += int(np.searchsorted(places[at:], block.end))
+        most -= 1
+    if most <= 0:
+        return
+    topic, queue_id = run.footer.topics[run.run.topic], run.run.queue_id
+    later = next((one for one in run.footer.runs_of(topic, queue_id) if one.first >= run.end), None)
+    if later is not None:
+        yield Wanted(segment, run.footer.queues[later.block])
+        return
+    piece = ranges.piece_at(topic, queue_id, run.piece.end, now_ms)
+    if piece is not None:
+        yield Wanted(piece.segment, None)
+
+
+def _nothing(status: GetStatus, next_offset: int, limits: ReadLimits) -> GetResult:
+    return GetResult(status, next_offset, limits.min_offset, limits.max_offset, [], 0, 0, False)
+
+
+def _taken(run: Run, first: int, read: TierRead, limits: ReadLimits) -> Steps[GetResult]:
+    """Return the wanted messages of `run` from entry `first` on, within the limits."""
+    matches, limit = read.matches, max(1, min(read.max_messages, limits.max_messages))
+    scanned = limit if matches is None else max(limits.max_scan_bytes // CONSUME_QUEUE_UNIT_BYTES, limit)
+    if isinstance(matches, RecordFilter):
+        scanned = min(scanned, matches.max_records)
+    units, past = run.units[first : first + scanned], min(first + scanned, len(run.units))
+    chosen = np.arange(len(units))
+    if matches is not None and not isinstance(matches, RecordFilter):
+        chosen = np.flatnonzero(matches(units["tags_code"].astype(np.int64)))
+    places, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
+    found = _Found(limit, min(read.max_bytes, limits.max_bytes))
+    next_offset = run.end if past == len(run.units) else int(run.starts[past])
+    at = blocks = 0
+    while at < len(chosen):
+        if blocks == _MAX_BLOCKS:
+            next_offset = int(run.starts[first + chosen[at]])
+            break
+        block = run.block_at(int(places[chosen[at]]))
+        numbers = chosen[at : at + int(np.searchsorted(places[chosen[at:]], block.end))]
+        content = memoryview((yield from content_of(run.piece.segment, block)))
+        blocks += 1
+        at += len(numbers)
+        if isinstance(matches, RecordFilter):
+            left = limit - found.count
+            numbers = numbers[matches.wanted(content, places[numbers] - block.start, sizes[numbers], left)]
+        for number in numbers.tolist():
+            start, count = int(run.starts[first + number]), int(run.counts[first + number])
+            if not found.takes(content, int(places[number]) - block.start, int(sizes[number]), count):
+                next_offset, at = start, len(chosen)
+                break
+            if found.count >= limit:
+                next_offset, at = start + count, len(chosen)
+                break
+    status = GetStatus.FOUND if found.count else GetStatus.NO_MATCHED_MESSAGE
+    return GetResult(
+        status, next_offset, limits.min_offset, limits.max_offset, found.slices, found.count, found.size_bytes, False
+    )
+
+
+class _Found:
+    """Records of one read; neighbours in a block are one slice."""
+
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._content: memoryview | None = None
+        self._begin = self._end = 0
+        self.slices: list[memoryview] = []
+        self.count = 0
+        self.size_bytes = 0
+
+    def takes(self, content: memoryview, position: int, size: int, count: int) -> bool:
+        """Add a record with `count` messages unless a limit forbids it; the first record always has room."""
+        if self.count and (self.size_bytes + size > self._max_bytes or self.count + count > self._max_messages):
+            return False
+        if position < 0 or size <= 0 or position + size > len(content):
+            raise Damaged(f"a queue names a record of {size} bytes at byte {position} of a block of {len(content)}")
+        if content is self._content and position == self._end:
+            self.slices[-1] = content[self._begin : position + size]
+        else:
+            self._content, self._begin = content, position
+            self.slices.append(content[position : position + size])
+        self._end = position + size
+        self.count += count
+        self.size_bytes += size
+        return True
+
+
+# Times
+
+
+def store_time(ranges: QueueRanges, topic: str, queue_id: int, offset: int, now_ms: int) -> Steps[int]:
+    """Return the store time, ms, of the first message at or after `offset`; -1 if there is none."""
+    piece = ranges.piece_at(topic, queue_id, offset, now_ms)
+    run = None if piece is None else (yield from run_at(piece, topic, queue_id, offset))
+    return -1 if run is None else (yield from _time_of(run, run.first_at(offset)))
+
+
+def offset_by_time(
+    ranges: QueueRanges, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary, now_ms: int
+) -> Steps[int | None]:
+    """Return the offset of a time among the archived messages, as `store.queue.time_search` does.
+
+    None if all are older (LOWER) or all are newer (UPPER).
+    """
+    is_upper = boundary is Boundary.UPPER
+
+    def is_before(time_ms: int) -> bool:
+        return time_ms <= timestamp_ms if is_upper else time_ms < timestamp_ms
+
+    before: int | None = None  # the last offset known to be before the border
+    for piece in ranges.readable(topic, queue_id, now_ms):
+        # Segments say when they end, so most are passed without a look.
+        if is_before(piece.segment.last_store_ms):
+            before = piece.end - 1
+            continue
+        footer = yield from footer_of(piece.segment)
+        for one in footer.runs_of(topic, queue_id):
+            if is_before(one.last_store_ms):
+                before = one.end - 1
+                continue
+            run = yield from run_at(piece, topic, queue_id, one.first)
+            if run is None:
+                continue
+            low, high = 0, len(run.units)
+            while low < high:
+                middle = (low + high) // 2
+                if is_before((yield from _time_of(run, middle))):
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == len(run.units):
+                before = run.end - 1  # store times step back
+            elif not is_upper:
+                return int(run.starts[low])
+            else:
+                return int(run.starts[low - 1]) if low else before
+    return before if is_upper else None
+
+
+def _time_of(run: Run, number: int) -> Steps[int]:
+    """Return the store time, ms, of the record of an entry."""
+    place, size = int(run.units["physical_offset"][number]), int(run.units["size"][number])
+    block = run.block_at(place)
+    content = yield from content_of(run.piece.segment, block)
+    record = memoryview(content)[place - block.start : place - block.start + size]
+    if len(record) < MIN_RECORD_BYTES:
+        raise Damaged(f"{run.piece.segment.key}: a queue names {size} bytes at {place}, where no record is")
+    return store_timestamp_of(record)

@@ -1,0 +1,126 @@
+"""Reads from segment objects as steps: a read yields the block that it needs next and is sent its content.
+
+So the same code serves a pull, which may wait for blocks, and a pop, which takes what the cache has.
+"""
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+from store.tier.block_cache import BlockCache, BlockKey, Cached
+from store.tier.fetches import Fetches, Load
+from store.tier.manifest import SegmentEntry
+from store.tier.object_store import ObjectStore
+from store.tier.segment_object import Block, Footer, LogBlock, open_footer, open_log_block, open_queue_block
+
+T = TypeVar("T")
+# A footer in memory takes about this many times its bytes in the object.
+_FOOTER_GROWTH: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A part of a segment's object; `part` is None for its footer."""
+
+    segment: SegmentEntry
+    part: LogBlock | Block | None
+
+    @property
+    def position(self) -> int:
+        """First byte in the object."""
+        if self.part is None:
+            return self.segment.size_bytes - self.segment.footer_bytes
+        return (self.part.block if isinstance(self.part, LogBlock) else self.part).position
+
+    @property
+    def end(self) -> int:
+        """One past the last byte in the object."""
+        if self.part is None:
+            return self.segment.size_bytes
+        block = self.part.block if isinstance(self.part, LogBlock) else self.part
+        return block.position + block.size_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory the part takes when it is open."""
+        if self.part is None:
+            return self.segment.footer_bytes * _FOOTER_GROWTH
+        return (self.part.block if isinstance(self.part, LogBlock) else self.part).raw_bytes
+
+    @property
+    def key(self) -> BlockKey:
+        """Place in the cache."""
+        return BlockKey(self.segment.key, self.position)
+
+    def opened(self, content: bytes) -> Cached:
+        """Return what the bytes in the object hold, checked.  For any thread.  Raises `Damaged`."""
+        if self.part is None:
+            return open_footer(content, self.segment.size_bytes, self.segment.footer_sha256)
+        if isinstance(self.part, LogBlock):
+            return open_log_block(self.part, content)
+        return open_queue_block(self.part, content)
+
+
+Steps: TypeAlias = Generator[Wanted, Cached, T]
+
+
+def footer_of(segment: SegmentEntry) -> Steps[Footer]:
+    """Return the footer of a segment's object."""
+    footer = yield Wanted(segment, None)
+    assert isinstance(footer, Footer)
+    return footer
+
+
+def content_of(segment: SegmentEntry, part: LogBlock | Block) -> Steps[bytes]:
+    """Return the content of a block."""
+    content = yield Wanted(segment, part)
+    assert isinstance(content, bytes)
+    return content
+
+
+class StepReads:
+    """What runs steps: with blocks from the cache, and from the object store.  Lives in the event loop's thread."""
+
+    def __init__(self, objects: ObjectStore, cache: BlockCache, fetches: Fetches) -> None:
+        self._objects = objects
+        self._cache = cache
+        self._fetches = fetches
+
+    async def run(self, reader: str, steps: Steps[T]) -> T:
+        """Return the result of `steps`; blocks that the cache lacks are loaded for `reader`.
+
+        Raises `Unavailable`, and other errors of `store.tier.object_store`.
+        """
+        try:
+            wanted = next(steps)
+            while True:
+                wanted = steps.send(await self._block(reader, wanted))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def run_now(self, steps: Steps[T]) -> T | None:
+        """Return the result of `steps` if the cache has all that they need."""
+        try:
+            wanted = next(steps)
+            while (found := self._cache.find(wanted.key)) is not None:
+                wanted = steps.send(found)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        return None
+
+    def ahead(self, reader: str, wanted: Wanted) -> bool:
+        """Begin to load a part that will be asked for later; return whether there may be more of them."""
+        return self._fetches.ahead(reader, wanted.key, wanted.memory_bytes, self._load(wanted))
+
+    async def _block(self, reader: str, wanted: Wanted) -> Cached:
+        return await self._fetches.block(reader, wanted.key, wanted.memory_bytes, self._load(wanted))
+
+    def _load(self, wanted: Wanted) -> Load:
+        async def load() -> Cached:
+            content = await self._objects.get_range(wanted.segment.key, wanted.position, wanted.end)
+            return await asyncio.to_thread(wanted.opened, content)
+
+        return load

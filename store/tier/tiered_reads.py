@@ -1,0 +1,314 @@
+"""Reads of what the broker's own store no longer has: which reads are served from the object store, and their answers.
+
+A pull waits for its messages.  A pop takes what is in memory, and is told when more is.  A read that fails, or takes
+too long, is answered as one that should be tried again, after a pause, and concerns nobody else.
+
+What was read stays in memory, never on the disk, up to tieredStoreReadCacheSize: the space of the disk belongs to the
+log, and what was sent once to a group that catches up is rarely wanted again.
+
+Source: RocketMQ 5.3.3, `TieredMessageStore.fetchFromCurrentStore`, `MessageStoreFetcherImpl`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
+from sprocket.common.logs.peer_lines import peer_lines
+from store.config.store_config import StoreConfig
+from store.config.tier_read_config import TieredStorageLevel
+from store.queue.get_result import Boundary, GetResult, GetStatus
+from store.tier.archive_view import ArchiveView
+from store.tier.block_cache import BlockCache
+from store.tier.fetches import Fetches, FetchLimits
+from store.tier.object_store import Damaged, ObjectStoreError, Unavailable
+from store.tier.queue_reads import ReadLimits, Run, TierRead, following, messages, offset_by_time, store_time
+from store.tier.read_ahead import ReadAhead
+from store.tier.record_reads import offsets_of_key, record_at
+from store.tier.steps import StepReads, Steps
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# A read that failed is answered no earlier than this after it began: clients ask again at once.
+_PAUSE_S: Final = 1.0
+_BLOCK_BYTES: Final = 1 << 20
+# Reader of what an operator asks for.
+_QUERIES: Final = "query"
+_NEVER: Final = (1 << 63) - 1
+
+Respond = Callable[[GetResult], None]
+Refuse = Callable[[Exception], None]
+
+
+class LocalStore(Protocol):
+    """The broker's own store, a `MessageStore`."""
+
+    def min_offset(self, topic: str, queue_id: int, /) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int, /) -> int: ...
+
+    def entry(self, topic: str, queue_id: int, offset: int, /) -> tuple[int, int, int] | None: ...
+
+    def is_in_memory(self, physical_offset: int, /) -> bool: ...
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary, /) -> int: ...
+
+    def earliest_store_time(self, topic: str, queue_id: int, /) -> int: ...
+
+
+class TieredReads:
+    """Reads from the archive of one broker group.  Lives in the event loop's thread.
+
+    `view` is None while there is no object store; then no read is served here.
+    """
+
+    def __init__(
+        self, config: Callable[[], StoreConfig], store: LocalStore, clock: Clock, view: ArchiveView | None
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._view = view
+        settings = config()
+        self.cache = BlockCache(settings.tiered_store_read_cache_size)
+        self.fetches = Fetches(self.cache, _limits(settings))
+        self._ahead = ReadAhead(settings.read_ahead_message_size_threshold // _BLOCK_BYTES)
+        if view is not None:
+            self._steps = StepReads(view.objects, self.cache, self.fetches)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loading: set[tuple[str, str, int]] = set()
+        self.messages = 0
+        self.failed_reads = 0
+
+    def configure(self) -> None:
+        """Obey changed keys."""
+        settings = self._config()
+        self.cache.resize(settings.tiered_store_read_cache_size)
+        self.fetches.limits = _limits(settings)
+        self._ahead.resize(settings.read_ahead_message_size_threshold // _BLOCK_BYTES)
+
+    def close(self) -> None:
+        """End all reads."""
+        for task in list(self._tasks):
+            task.cancel()
+        self.fetches.close()
+
+    # Which reads
+
+    def serves(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Return whether the messages of a queue from `offset` on are read from the object store."""
+        if self._view is None:
+            return False
+        level, store = self._config().tiered_storage_level, self._store
+        if level is TieredStorageLevel.DISABLE or (topic, queue_id) not in self._view.ranges:
+            return False
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        is_gone = offset < low or low == high
+        if not is_gone and level is TieredStorageLevel.NOT_IN_MEM:
+            entry = store.entry(topic, queue_id, offset)
+            is_gone = entry is not None and not store.is_in_memory(entry[0])
+        if not is_gone and level is not TieredStorageLevel.FORCE:
+            return False
+        return (
+            0 <= offset < high
+            and self._view.ranges.piece_at(topic, queue_id, offset, self._clock.wall_ms()) is not None
+        )
+
+    @property
+    def forces(self) -> bool:
+        """Whether every read of archived messages is served here, so that no kernel may serve it."""
+        return self._view is not None and self._config().tiered_storage_level is TieredStorageLevel.FORCE
+
+    def has(self, topic: str, queue_id: int) -> bool:
+        """Return whether consumers can read messages of a queue from the object store."""
+        return self._archived_min(topic, queue_id) is not None
+
+    def has_topic(self, topic: str) -> bool:
+        """Return whether the archive has messages of a topic."""
+        return self._view is not None and topic in self._view.ranges.topics
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset of the oldest message that a consumer can read, here or in the broker's store."""
+        low = self._store.min_offset(topic, queue_id)
+        archived = self._archived_min(topic, queue_id)
+        return low if archived is None else min(low, archived)
+
+    def _archived_min(self, topic: str, queue_id: int) -> int | None:
+        if self._view is None or self._config().tiered_storage_level is TieredStorageLevel.DISABLE:
+            return None
+        low = self._view.ranges.min_offset(topic, queue_id, self._clock.wall_ms())
+        # A queue that begins anew, because its topic was deleted, has nothing there yet.
+        return low if low is not None and low < self._store.max_offset(topic, queue_id) else None
+
+    # Messages
+
+    def read(self, read: TierRead, respond: Respond, refuse: Refuse) -> None:
+        """Read messages, then call `respond`; `refuse` with what makes the read impossible: damage in the archive."""
+        self._spawn(self._read(read, respond, refuse))
+
+    def read_now(self, read: TierRead, ready: Callable[[], None]) -> GetResult | None:
+        """Return messages that are in memory.  If there are none yet, load them, and call `ready` then."""
+        found = self._steps.run_now(self._messages(read))
+        if found is not None:
+            return self._noted(read, *found)
+        key = read.group, read.topic, read.queue_id
+        if key not in self._loading:
+            self._loading.add(key)
+            self._spawn(self._load(read, ready))
+        return None
+
+    async def _read(self, read: TierRead, respond: Respond, refuse: Refuse) -> None:
+        try:
+            respond(await self._found(read))
+        except Exception as error:
+            refuse(error)
+
+    async def _load(self, read: TierRead, ready: Callable[[], None]) -> None:
+        try:
+            await self._found(read)
+        except StoreError:
+            await asyncio.sleep(_PAUSE_S)  # noted already
+        finally:
+            self._loading.discard((read.group, read.topic, read.queue_id))
+        ready()
+
+    async def _found(self, read: TierRead) -> GetResult:
+        """Return the messages of a read; MESSAGE_WAS_REMOVING, which stands for: try again, if the store fails."""
+        began_s = self._clock.monotonic()
+        try:
+            return self._noted(read, *await self._timely(read.group, self._messages(read)))
+        except Damaged as error:
+            self._note_failure(read, error)
+            raise
+        except ObjectStoreError as error:
+            self._note_failure(read, error)
+        await asyncio.sleep(max(0.0, _PAUSE_S - (self._clock.monotonic() - began_s)))
+        limits = self._read_limits(read)
+        status = GetStatus.MESSAGE_WAS_REMOVING
+        return GetResult(status, read.offset, limits.min_offset, limits.max_offset, [], 0, 0, False)
+
+    async def _timely(self, reader: str, steps: Steps[T]) -> T:
+        """Return the result of `steps`.  Raises `Unavailable` after the time for a read, and other errors."""
+        timeout_ms = self._config().tiered_store_read_timeout
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._steps.run(reader, steps)
+        except TimeoutError as error:
+            raise Unavailable(f"the object store has not answered for {timeout_ms} ms") from error
+
+    def _messages(self, read: TierRead) -> Steps[tuple[GetResult, Run | None]]:
+        return messages(self._archive.ranges, read, self._clock.wall_ms(), self._read_limits(read))
+
+    def _read_limits(self, read: TierRead) -> ReadLimits:
+        settings, store, topic, queue_id = self._config(), self._store, read.topic, read.queue_id
+        high, low = store.max_offset(topic, queue_id), store.min_offset(topic, queue_id)
+        return ReadLimits(
+            settings.max_transfer_count_on_message_in_memory, settings.max_transfer_bytes_on_message_in_memory,
+            settings.max_filter_message_size, self.min_offset(topic, queue_id), _NEVER if low == high else low, high,
+        )  # fmt: skip
+
+    def _noted(self, read: TierRead, result: GetResult, run: Run | None) -> GetResult:
+        """Count what was read, and load what comes next."""
+        self.messages += result.message_count
+        stream = read.group, read.topic, read.queue_id
+        most = self._ahead.blocks_after(stream, read.offset, result.next_offset)
+        if run is not None and most and self._config().read_ahead_cache_enable:
+            now_ms = self._clock.wall_ms()
+            for wanted in following(self._archive.ranges, run, result.next_offset, now_ms, most + 1):
+                if not self._steps.ahead(read.group, wanted):
+                    break
+        return result
+
+    def _note_failure(self, read: TierRead, error: StoreError) -> None:
+        self.failed_reads += 1
+        peer_lines.warning(
+            logger, "", "event=tiered_read_failed group=%s topic=%s queue=%d offset=%d reason=%r",
+            read.group, read.topic, read.queue_id, read.offset, str(error),
+        )  # fmt: skip
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Single records, and times
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is an archive to look into."""
+        return self._view is not None and self._config().tiered_storage_level is not TieredStorageLevel.DISABLE
+
+    async def record_at(self, physical_offset: int) -> memoryview | None:
+        """Return the archived record that begins at a physical offset; None if none does.
+
+        Raises an `ObjectStoreError`.
+        """
+        if not self.is_on:
+            return None
+        return await self._timely(_QUERIES, self._record_at(physical_offset))
+
+    def record_now(self, physical_offset: int) -> memoryview | None:
+        """Return the same if it is in memory."""
+        return self._steps.run_now(self._record_at(physical_offset)) if self.is_on else None
+
+    def _record_at(self, physical_offset: int) -> Steps[memoryview | None]:
+        return record_at(self._archive.manifest, physical_offset, self._clock.wall_ms())
+
+    async def records_of_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, before: int, max_messages: int
+    ) -> list[memoryview]:
+        """Return archived records that may have a key, oldest first, from before a physical offset of the log.
+
+        Raises an `ObjectStoreError`.
+        """
+        if not self.is_on:
+            return []
+        manifest, now_ms = self._archive.manifest, self._clock.wall_ms()
+        offsets = await self._timely(
+            _QUERIES, offsets_of_key(manifest, topic, key, begin_ms, end_ms, before, max_messages, now_ms)
+        )
+        found = [await self._timely(_QUERIES, self._record_at(offset)) for offset in sorted(offsets)]
+        return [record for record in found if record is not None]
+
+    async def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary) -> int:
+        """Return the offset of a time as `MessageStore.offset_by_time` does, over all that a consumer can read.
+
+        Raises an `ObjectStoreError`.
+        """
+        store = self._store
+        local = store.offset_by_time(topic, queue_id, timestamp_ms, boundary)
+        first_ms = store.earliest_store_time(topic, queue_id)
+        is_local = 0 <= first_ms < timestamp_ms or (boundary is Boundary.UPPER and 0 <= first_ms <= timestamp_ms)
+        if is_local or self._archived_min(topic, queue_id) is None:
+            return local
+        steps = offset_by_time(self._archive.ranges, topic, queue_id, timestamp_ms, boundary, self._clock.wall_ms())
+        found = await self._timely(_QUERIES, steps)
+        if found is None:
+            return local if boundary is Boundary.LOWER else self.min_offset(topic, queue_id)
+        return found if first_ms < 0 else min(found, local)
+
+    async def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Return the store time of the oldest message that a consumer can read, ms; -1 without one.
+
+        Raises an `ObjectStoreError`.
+        """
+        low = self.min_offset(topic, queue_id)
+        if self._archived_min(topic, queue_id) != low:
+            return self._store.earliest_store_time(topic, queue_id)
+        steps = store_time(self._archive.ranges, topic, queue_id, low, self._clock.wall_ms())
+        return await self._timely(_QUERIES, steps)
+
+    @property
+    def _archive(self) -> ArchiveView:
+        assert self._view is not None, "there is no archive"
+        return self._view
+
+
+def _limits(settings: StoreConfig) -> FetchLimits:
+    return FetchLimits(
+        settings.tiered_store_max_reads_per_group, settings.read_ahead_message_size_threshold,
+        settings.tiered_store_read_timeout / 1000,
+    )  # fmt: skip

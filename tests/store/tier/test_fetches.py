@@ -1,0 +1,158 @@
+"""Loads of blocks: shared, limited for each reader, bounded in time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from sprocket.common.errors import StoreError
+from store.tier.block_cache import BlockCache, BlockKey
+from store.tier.fetches import Fetches, FetchLimits, Load
+from store.tier.object_store import Unavailable
+
+
+class _Store:
+    """Loads that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self._ends: dict[int, asyncio.Future[bytes]] = {}
+
+    def load(self, begin: int) -> Load:
+        async def load() -> bytes:
+            self.begun.append(begin)
+            self._ends[begin] = asyncio.get_running_loop().create_future()
+            return await self._ends[begin]
+
+        return load
+
+    def end(self, begin: int) -> None:
+        self._ends[begin].set_result(b"%d" % begin)
+
+
+def _key(begin: int) -> BlockKey:
+    return BlockKey("segment", begin)
+
+
+def _run(test: Callable[[Fetches, _Store], Awaitable[None]], limits: FetchLimits | None = None) -> None:
+    async def run() -> None:
+        await test(Fetches(BlockCache(1000), limits or FetchLimits(2, 100, 30.0)), _Store())
+
+    asyncio.run(run())
+
+
+async def _turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_all_who_want_one_block_share_a_load_and_later_ones_get_it_from_the_cache() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        waits = [asyncio.ensure_future(fetches.block(name, _key(7), 1, store.load(7))) for name in ("a", "b")]
+        await _turns()
+        assert store.begun == [7]
+        store.end(7)
+        assert await asyncio.gather(*waits) == [b"7", b"7"]
+        assert await fetches.block("c", _key(7), 1, store.load(7)) == b"7"
+        assert store.begun == [7]
+
+    _run(test)
+
+
+def test_a_reader_at_its_limit_of_loads_waits_and_another_does_not() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        waits = [asyncio.ensure_future(fetches.block("busy", _key(n), 1, store.load(n))) for n in range(4)]
+        other = asyncio.ensure_future(fetches.block("other", _key(9), 1, store.load(9)))
+        await _turns()
+        assert store.begun == [0, 1, 9]
+        store.end(1)
+        await _turns()
+        assert store.begun == [0, 1, 9, 2]
+        for number in (0, 9, 2):
+            store.end(number)
+        await _turns()
+        store.end(3)
+        assert await asyncio.gather(*waits, other) == [b"0", b"1", b"2", b"3", b"9"]
+
+    _run(test)
+
+
+def test_a_reader_at_its_limit_of_bytes_waits_and_gets_nothing_ahead() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        first = asyncio.ensure_future(fetches.block("group", _key(0), 90, store.load(0)))
+        await _turns()
+        second = asyncio.ensure_future(fetches.block("group", _key(1), 20, store.load(1)))
+        assert not fetches.ahead("group", _key(2), 20, store.load(2))
+        await _turns()
+        assert store.begun == [0]
+        store.end(0)
+        await _turns()
+        assert store.begun == [0, 1]
+        store.end(1)
+        assert await asyncio.gather(first, second) == [b"0", b"1"]
+
+    _run(test)
+
+
+def test_a_block_above_the_limit_of_bytes_is_loaded_alone() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        wait = asyncio.ensure_future(fetches.block("group", _key(0), 5000, store.load(0)))
+        await _turns()
+        store.end(0)
+        assert await wait == b"0"
+
+    _run(test)
+
+
+def test_a_load_ahead_fills_the_cache() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        assert fetches.ahead("group", _key(3), 1, store.load(3))
+        await _turns()
+        store.end(3)
+        await _turns()
+        assert await fetches.block("group", _key(3), 1, store.load(3)) == b"3"
+        assert store.begun == [3]
+
+    _run(test)
+
+
+def test_who_gives_up_does_not_end_the_load_of_the_others() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        first = asyncio.ensure_future(fetches.block("a", _key(0), 1, store.load(0)))
+        second = asyncio.ensure_future(fetches.block("b", _key(0), 1, store.load(0)))
+        await _turns()
+        first.cancel()
+        await _turns()
+        store.end(0)
+        assert await second == b"0"
+
+    _run(test)
+
+
+def test_a_load_that_takes_too_long_ends_with_an_error_and_the_next_one_begins_anew() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        with pytest.raises(Unavailable, match="no answer from the object store"):
+            await fetches.block("group", _key(0), 1, store.load(0))
+        again = asyncio.ensure_future(fetches.block("group", _key(0), 1, store.load(0)))
+        await _turns()
+        store.end(0)
+        assert await again == b"0"
+        assert fetches.failures == 1
+
+    _run(test, FetchLimits(2, 100, 0.01))
+
+
+def test_an_error_reaches_all_who_wait_and_is_not_kept() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        async def fail() -> bytes:
+            raise StoreError("damaged")
+
+        waits = [fetches.block(name, _key(0), 1, fail) for name in ("a", "b")]
+        errors = await asyncio.gather(*waits, return_exceptions=True)
+        assert [str(error) for error in errors] == ["damaged", "damaged"]
+        again = asyncio.ensure_future(fetches.block("a", _key(0), 1, store.load(0)))
+        await _turns()
+        store.end(0)
+        assert await again == b"0"
+
+    _run(test)
