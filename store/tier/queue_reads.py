@@ -1,4 +1,4 @@
-"""Reads of a queue's messages from the archive, in steps: the twin of `store.queue.queue_reader` for segment objects."""
+"""Reads of a queue's messages from the archive, in steps: what `store.queue.queue_reader` is for the log."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -38,6 +38,7 @@ from sprocket.remoting.message.pop_extra_info import PopHandle
 from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX
 from sprocket.remoting.routes import RouteTable
 from store.record.record import PendingMessage
+from store.tier.tiered_reads import TieredReads
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.target import Target, pieces_of
@@ -114,6 +115,7 @@ class Twin:
             random_below=random.Random(7).randrange,
             waits=ConfirmWaits(self.store, self.clock, later), flow=self.flow, delivery=None,
             mappings=TopicQueueMappings(file, self.clock, config.plan_version), client=None,
+            tier=TieredReads(lambda: config.store, self.store, self.clock, None),
         )  # fmt: skip
         intake = TimerIntake(config, self.clock, core.random_below, lambda slot_time: 0)
         with path_of(is_native):
