@@ -19,7 +19,7 @@ from store.tier.queue_reads import TierRead
 from store.tier.tiered_reads import TieredReads
 from tests.store.reading import read_queue, records_of
 from tests.store.rig import Stores, message
-from tests.store.tier.archive_rig import SlowStore, answer, archive, memory_objects, tiered, without_segments
+from tests.store.tier.read_rig import SlowStore, answer, archive, memory_objects, tiered, without_segments
 
 COUNT = 1200
 
