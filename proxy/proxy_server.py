@@ -88,8 +88,6 @@ _WAIT_POLL_S: Final = 0.2
 _DRAIN_POLL_S: Final = 0.02
 # Receives of one client at a time.
 MAX_RECEIVES: Final = 4096
-# After the drain, for the answers to leave.
-_GRACE_S: Final = 1.0
 
 
 class Proxy:
@@ -338,7 +336,7 @@ class Proxy:
         self._is_stopping = True
         if self.is_serving:
             await self._drain()
-        await asyncio.gather(self.remoting.stop(), *(port.stop(_GRACE_S) for port in self._ports))
+        await asyncio.gather(self.remoting.stop(), *(port.stop() for port in self._ports))
         if self.syncer is not None and self.is_serving:
             await self.syncer.leave()
         for task in list(self._tasks):
@@ -352,7 +350,7 @@ class Proxy:
 
     async def _drain(self) -> None:
         for port in self._ports:
-            await port.say_leaving()
+            port.say_leaving()
         limit = self._clock.monotonic() + self.config.grpc_shutdown_time_seconds
         logger.info("event=proxy_draining receiving=%d held=%d", self._receiving, len(self.held))
         while (self._receiving or len(self.held)) and self._clock.monotonic() < limit:

@@ -23,7 +23,7 @@ import uvloop
 from proxy.config import ProxyConfig
 from proxy.convert.settings import merged
 from proxy.server.dispatcher import SERVICE
-from proxy.server.grpc_server import options
+from proxy.server.grpcio_server import options
 from proxy.status import OK
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import timestamp

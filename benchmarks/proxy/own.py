@@ -31,7 +31,7 @@ from proxy.config import ProxyConfig
 from proxy.handles.held_handles import HeldHandles
 from proxy.handles.renewal import Renewal
 from proxy.listeners import Listener
-from proxy.server.dispatcher import Dispatcher, Limits, Methods
+from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
 from proxy.server.intake import Intake
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.common.clock import SystemClock
@@ -173,19 +173,15 @@ class _Bench:
         async def read() -> bytes:
             return request
 
-        async def write(part: Any) -> None:
-            parts.append(handler.response_serializer(part))
+        async def write(part: bytes) -> None:
+            parts.append(part)
 
-        context = SimpleNamespace(
+        exchange: Any = SimpleNamespace(
             invocation_metadata=lambda: _METADATA, peer=lambda: "ipv4:127.0.0.1:4711", read=read, write=write,
             time_remaining=lambda: 60.0,
         )  # fmt: skip
-        handler = self.handlers[name]
-        if handler.response_streaming:
-            await handler.stream_stream(None, context)
-        else:
-            parts.append(handler.response_serializer(await handler.stream_unary(None, context)))
-        return parts
+        answer = await self.handlers[f"/{SERVICE.full_name}/{name}"].serve(exchange)
+        return parts if answer is None else [answer]
 
     async def send(self, request: bytes) -> None:
         """Send one message."""

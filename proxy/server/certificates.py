@@ -5,11 +5,10 @@ A file of its own, and an edge: the server knows nothing of files.
 
 import datetime
 from pathlib import Path
-from typing import Any, Final
-
-import grpc
+from typing import Final
 
 from proxy.config import ProxyConfig
+from proxy.server.protocol import Certificate
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.tls.certificates import TEST_NAME, issue, make_authority, mismatch
 from sprocket.remoting.tls.material import read_file
@@ -17,8 +16,8 @@ from sprocket.remoting.tls.material import read_file
 _TEST_DAYS: Final = 3650
 
 
-def server_credentials(config: ProxyConfig) -> Any:
-    """Return gRPC's credentials for the port.  Raises ConfigError with the key, the file and the fault."""
+def certificate_of(config: ProxyConfig) -> Certificate:
+    """Return the certificate of the port.  Raises ConfigError with the key, the file and the fault."""
     if config.tls_test_mode_enable:
         now = datetime.datetime.now(datetime.UTC)
         # gRPC's TLS refuses the certificate of an authority as a server's.
@@ -34,4 +33,4 @@ def server_credentials(config: ProxyConfig) -> Any:
                 "key": f"tlsKeyPath = {config.tls_key_path}",
             }
             raise ConfigError(f"{named[reason.part]}: {reason.text}")
-    return grpc.ssl_server_credentials([(key, cert)])
+    return Certificate(cert, key)

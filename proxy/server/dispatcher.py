@@ -1,7 +1,6 @@
 """Dispatcher of calls: reads who calls, then the request, runs the method, and turns failures into statuses.
 
-gRPC gets no decoder of requests.  So a call is a stream of bytes to it, whose first message is read here, after its
-metadata has proved who calls.
+The first message of a call is read here, after its metadata has proved who calls.
 A method of the protocol that has no handler is answered UNSUPPORTED by name.
 Source: RocketMQ 5.3.3, `GrpcMessagingApplication`, `ClientActivity.processTelemetryException`.
 """
@@ -12,13 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-import grpc
 from google.protobuf.message import DecodeError
 
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.listeners import Listener
 from proxy.server.call import Call, make_call, peer_of
 from proxy.server.intake import Intake
+from proxy.server.protocol import Aborted, Exchange, Handler, Handlers, StatusCode, Unread
 from proxy.server.write_limit import WriteLimit
 from proxy.status import Refusal, status, status_of
 from sprocket.common.logs.peer_lines import peer_lines
@@ -27,7 +26,7 @@ from sprocket.grpc_wire.reader import reader
 
 logger = logging.getLogger(__name__)
 
-# gRPC brings no types: contexts and messages of any method are Any here.
+# Messages of any method are Any here.
 Unary = Callable[[Call, Any], Awaitable[Any]]
 Streaming = Callable[[Call, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 Telemetry = Callable[[Call, wire.TelemetryCommand, TelemetryStream], Awaitable[None]]
@@ -102,40 +101,39 @@ class Dispatcher:
         self._limits = limits
         self._peer_behind = peer_behind
 
-    def handlers(self) -> dict[str, Any]:
-        """Return gRPC's handler of every method of the protocol."""
-        return {method.name: self._handler(method) for method in SERVICE.methods}
+    def handlers(self) -> Handlers:
+        """Return the handler of every method of the protocol."""
+        return {f"/{SERVICE.full_name}/{method.name}": self._handler(method) for method in SERVICE.methods}
 
-    def _handler(self, method: Any) -> Any:
+    def _handler(self, method: Any) -> Handler:
         parsed, response = (getattr(wire, kind.name) for kind in (method.input_type, method.output_type))
         request = _Request(method.input_type.name, reader(parsed) if method.name in _FREQUENT else parsed.FromString)
         if method.name == _TELEMETRY:
-            return grpc.stream_stream_rpc_method_handler(self._telemetry, None, response.SerializeToString)
+            return Handler(self._telemetry, is_unary=False)
         if method.server_streaming:
             streaming = self._methods.streaming.get(method.name) or _unsupported_stream(method.name, response)
-            return grpc.stream_stream_rpc_method_handler(self._streaming(streaming, request, response), None, _encoded)
+            return Handler(self._streaming(streaming, request, response), is_unary=False)
         unary = self._methods.unary.get(method.name) or _unsupported(method.name, response)
-        serve = self._unary(unary, request, response)
-        return grpc.stream_unary_rpc_method_handler(serve, None, _encoded)
+        return Handler(self._unary(unary, request, response), is_unary=True)
 
-    def _call(self, context: Any, remaining_s: float | None = None) -> Call:
-        peer = self._peer_behind(peer_of(context.peer()))
-        return make_call(context.invocation_metadata(), peer, self._listener(), remaining_s)
+    def _call(self, exchange: Exchange, remaining_s: float | None = None) -> Call:
+        peer = self._peer_behind(peer_of(exchange.peer()))
+        return make_call(exchange.invocation_metadata(), peer, self._listener(), remaining_s)
 
-    def _unary(self, method: Unary, kind: "_Request", response: Any) -> Any:
-        async def serve(_: Any, context: Any) -> Any:
+    def _unary(self, method: Unary, kind: "_Request", response: Any) -> Callable[[Exchange], Awaitable[bytes]]:
+        async def serve(exchange: Exchange) -> bytes:
             try:
-                call = self._call(context)
-                return await self._served(call, context, kind, method)
+                call = self._call(exchange)
+                return _encoded(await self._served(call, exchange, kind, method))
             except Exception as error:
-                return response(status=status_of(error))
+                return _encoded(response(status=status_of(error)))
 
         return serve
 
-    async def _served(self, call: Call, context: Any, kind: "_Request", serve: Unary) -> Any:
+    async def _served(self, call: Call, exchange: Exchange, kind: "_Request", serve: Unary) -> Any:
         """Prove who calls, read the request, and return what `serve` makes of it.  Raises Refusal."""
         self._admission.prove(call, kind.name)
-        raw = await self._intake.read(call.peer, context.read)
+        raw = await self._intake.read(call.peer, exchange.read)
         try:
             return await serve(call, self._request(call, raw, kind))
         finally:
@@ -150,66 +148,73 @@ class Dispatcher:
         self._admission.permit(call, request)
         return request
 
-    def _streaming(self, method: Streaming, kind: "_Request", response: Any) -> Any:
+    def _streaming(self, method: Streaming, kind: "_Request", response: Any) -> Callable[[Exchange], Awaitable[None]]:
         write_s = self._limits.write_s
 
-        async def serve(_: Any, context: Any) -> None:
+        async def serve(exchange: Exchange) -> None:
+            async def write(part: Any) -> None:
+                await exchange.write(_encoded(part))
+
             try:
                 async with asyncio.timeout(None) as scope:
-                    limit = WriteLimit(scope, context.write, write_s)
+                    limit = WriteLimit(scope, write, write_s)
                     try:
-                        call = self._call(context, context.time_remaining())
+                        call = self._call(exchange, exchange.time_remaining())
                         await self._served(
-                            call, context, kind, lambda call, request: method(call, request, limit.write)
+                            call, exchange, kind, lambda call, request: method(call, request, limit.write)
                         )
                     except Exception as error:
                         await limit.write(response(status=status_of(error)))
                     finally:
                         limit.close()
             except TimeoutError:
-                peer_lines.info(logger, context.peer(), "event=stream_unread peer=%s", context.peer())
-                await _ended(context)
+                peer_lines.info(logger, exchange.peer(), "event=stream_unread peer=%s", exchange.peer())
+                raise Unread from None
 
         return serve
 
-    async def _telemetry(self, _: Any, context: Any) -> None:
+    async def _telemetry(self, exchange: Exchange) -> None:
         """Serve one telemetry stream until the client or the proxy ends it."""
+
+        async def write(command: wire.TelemetryCommand) -> None:
+            await exchange.write(command.SerializeToString())
+
         try:
-            call = self._call(context)
+            call = self._call(exchange)
             self._admission.prove(call, _COMMAND.name)
         except Refusal as refused:
-            await context.write(wire.TelemetryCommand(status=status_of(refused)))
+            await write(wire.TelemetryCommand(status=status_of(refused)))
             return
         serving = asyncio.current_task()
         assert serving is not None
         # The task of the call alone: one more that waits for its end would cost an idle client 2 KiB.
-        stream = TelemetryStream(call.client_id, context.write, serving.cancel, self._limits.write_s)
+        stream = TelemetryStream(call.client_id, write, serving.cancel, self._limits.write_s)
         try:
-            await self._read_telemetry(call, context, stream)
+            await self._read_telemetry(call, exchange, stream)
         except asyncio.CancelledError:
             # The client may have cancelled the call, too.
             if not stream.is_closed or serving.uncancel():
                 raise
         except Exception as error:
-            await _abort_telemetry(context, error)
+            raise _telemetry_aborted(error) from None
         finally:
             stream.ended()
             self._methods.telemetry_ended(call.client_id, stream)
 
-    async def _read_telemetry(self, call: Call, context: Any, stream: TelemetryStream) -> None:
+    async def _read_telemetry(self, call: Call, exchange: Exchange, stream: TelemetryStream) -> None:
         is_first = True
         while True:
             # Without settings a stream is of no use, and anybody can open thousands.
             async with asyncio.timeout(self._limits.settings_s if is_first else None):
-                raw = await context.read()
-            if raw is grpc.aio.EOF:
+                raw = await exchange.read()
+            if type(raw) is not bytes:
                 return
             try:
                 self._admission.prove(call, _COMMAND.name)
                 command = self._request(call, raw, _COMMAND)
             except Refusal as refused:
                 # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
-                await context.write(wire.TelemetryCommand(status=status_of(refused)))
+                await exchange.write(wire.TelemetryCommand(status=status_of(refused)).SerializeToString())
                 return
             await self._methods.telemetry(call, command, stream)
             is_first = False
@@ -220,20 +225,12 @@ def _encoded(part: Any) -> bytes:
     return part if type(part) is bytes else bytes(part.SerializeToString())
 
 
-async def _ended(context: Any) -> None:
-    """Wait for the end of a call that is not read: gRPC cannot send its status before the part that it holds."""
-    ended = asyncio.Event()
-    context.add_done_callback(lambda _: ended.set())
-    await ended.wait()
-
-
-async def _abort_telemetry(context: Any, error: Exception) -> None:
+def _telemetry_aborted(error: Exception) -> Aborted:
     if isinstance(error, TimeoutError):
-        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no settings arrived on the telemetry stream")
+        return Aborted(StatusCode.DEADLINE_EXCEEDED, "no settings arrived on the telemetry stream")
     found = status_of(error)
-    is_fault = found.code in _CLIENT_FAULTS
-    code = grpc.StatusCode.INVALID_ARGUMENT if is_fault else grpc.StatusCode.INTERNAL
-    await context.abort(code, f"process client telemetryCommand failed. {found.message}")
+    code = StatusCode.INVALID_ARGUMENT if found.code in _CLIENT_FAULTS else StatusCode.INTERNAL
+    return Aborted(code, f"process client telemetryCommand failed. {found.message}")
 
 
 def _unsupported(name: str, response: Any) -> Unary:

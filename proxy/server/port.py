@@ -2,18 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
-from proxy.server.certificates import server_credentials
-from proxy.server.dispatcher import Dispatcher
+from proxy.server.certificates import certificate_of
+from proxy.server.choice import make_server
+from proxy.server.dispatcher import SERVICE, Dispatcher
 from proxy.server.entrance import Entrance
-from proxy.server.grpc_server import GrpcServer
+from proxy.server.health import SERVICE_NAME, Health
+from proxy.server.protocol import Certificate, GrpcServer
+from proxy.server.reflection import Reflection
 from proxy.server.reserved_port import ReservedPort
 from sprocket.common.descriptors import DescriptorReserve
 
-_INSIDE: Final = "127.0.0.1:0"
+_INSIDE: Final = ("127.0.0.1", 0)
 PeerBehind = Callable[[tuple[str, int]], tuple[str, int]]
 
 
@@ -32,7 +35,8 @@ class Port:
         self._dispatcher = dispatcher
         self._entrance = Entrance(descriptors) if config.tls_server_mode == "permissive" else None
         self._reserved: ReservedPort | None = None
-        self._credentials: Any = None
+        self._certificate: Certificate | None = None
+        self._health = Health((SERVICE.full_name,))
         self._server: GrpcServer | None = None
 
     async def open(self, *, is_shared: bool) -> None:
@@ -42,7 +46,7 @@ class Port:
         Their supervisor has reserved it.
         """
         config = self._config
-        self._credentials = None if config.tls_server_mode == "disabled" else server_credentials(config)
+        self._certificate = None if config.tls_server_mode == "disabled" else certificate_of(config)
         number = self.listener.port
         if self._entrance is not None:
             number = await self._entrance.bind(config.bind_address, number, is_shared=is_shared)
@@ -56,34 +60,35 @@ class Port:
         if entrance is not None:
             # The ports inside belong to this process alone.
             server = self._make(entrance.peer_behind, is_shared=False)
-            entrance.pass_to(plain_port=server.listen(_INSIDE), tls_port=server.listen(_INSIDE, self._credentials))
+            plain_port, tls_port = server.listen(*_INSIDE), server.listen(*_INSIDE, self._certificate)
+            entrance.pass_to(plain_port=plain_port, tls_port=tls_port)
             return server
         server = self._make(lambda peer: peer, is_shared=is_shared)
-        host = f"[{config.bind_address}]" if ":" in config.bind_address else config.bind_address
-        server.listen(f"{host}:{self.listener.port}", self._credentials)
+        server.listen(config.bind_address, self.listener.port, self._certificate)
         return server
 
     def _make(self, peer_behind: PeerBehind, *, is_shared: bool) -> GrpcServer:
         dispatcher = self._dispatcher(lambda: self.listener, peer_behind)
-        return GrpcServer(dispatcher, self._config, is_shared=is_shared)
+        reflection = Reflection((SERVICE.full_name, SERVICE_NAME))
+        handlers = {**dispatcher.handlers(), **self._health.handlers(), **reflection.handlers()}
+        return make_server(handlers, self._config, is_shared=is_shared)
 
     async def serve(self) -> None:
         """Serve calls.  Raises ConfigError if another process has begun to listen at the port."""
         self._server = self._listen(is_shared=self._reserved is None)
         await self._server.start()
-        await self._server.say_serving(True)
+        self._health.say_serving(True)
         if self._entrance is not None:
             await self._entrance.serve()
 
-    async def say_leaving(self) -> None:
+    def say_leaving(self) -> None:
         """Tell health checks that no more calls should come."""
-        assert self._server is not None
-        await self._server.say_serving(False)
+        self._health.say_serving(False)
 
-    async def stop(self, grace_s: float) -> None:
-        """Take no new calls; those under way have `grace_s` to end."""
+    async def stop(self) -> None:
+        """Take no new calls; those under way have `GRACE_S` to end."""
         if self._server is not None:
-            await self._server.stop(grace_s)
+            await self._server.stop()
         if self._entrance is not None:
             await self._entrance.close()
         if self._reserved is not None:

@@ -41,6 +41,11 @@ class DescriptorReserve:
         """Maximum number of connections that a listener may accept before it can refuse one: its backlog."""
         return max(_MIN_BURST, self._kept // _BURST)
 
+    @property
+    def room(self) -> int | None:
+        """Maximum number of descriptors that connections may have; None for no limit."""
+        return None if self._is_endless else max(1, self._first_kept)
+
     def has_room(self, descriptor: int) -> bool:
         """Return whether the connection with this descriptor may stay.
 

@@ -29,6 +29,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "grpc": "grpc",
     "grpc_health": "proxy",
     "grpc_reflection": "proxy",
+    "h2corn": "h2corn",
     "google": "protobuf",
     "pydantic": "pydantic",
     "aiohttp": "dashboard",

@@ -70,8 +70,8 @@ async def test_two_proxies_that_wait_at_one_port_do_not_both_serve(mode: str) ->
         with pytest.raises(ConfigError, match="cannot be listened on"):
             await second.serve()
     finally:
-        await first.stop(0)
-        await second.stop(0)
+        await first.stop()
+        await second.stop()
 
 
 @pytest.mark.parametrize("mode", ["permissive", "disabled"])

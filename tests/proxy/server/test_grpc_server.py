@@ -1,5 +1,6 @@
 """The gRPC server of a listener has no registered methods: each would cost every call some time."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -8,7 +9,7 @@ import pytest
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
 from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
-from proxy.server.grpc_server import GrpcServer
+from proxy.server.grpcio_server import GrpcioServer
 from proxy.server.intake import Intake
 from sprocket.grpc_wire import messaging_pb2 as wire
 from tests.proxy.rig import Anybody
@@ -18,11 +19,11 @@ class RecordingServer:
     """gRPC's server, which records what it is given."""
 
     def __init__(self) -> None:
-        self.generic: list[str] = []
+        self.generic: list[Any] = []
         self.registered: list[str] = []
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
-        self.generic += [handler.service_name() for handler in handlers]
+        self.generic += handlers
 
     def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
         self.registered.append(service)
@@ -37,8 +38,13 @@ class Context:
     def invocation_metadata(self) -> list[tuple[str, str]]:
         return [("x-mq-client-id", "client")]
 
+    def time_remaining(self) -> None:
+        return None
+
     async def read(self) -> bytes:
         return b""
+
+    async def write(self, message: bytes) -> None: ...
 
 
 async def _telemetry(call: Any, command: Any, stream: Any) -> None: ...
@@ -51,14 +57,18 @@ def _dispatcher() -> Dispatcher:
 
 
 async def test_method_that_is_not_built_is_refused_by_name() -> None:
-    answer = await _dispatcher().handlers()["SyncLiteSubscription"].stream_unary(None, Context())
-    read = wire.SyncLiteSubscriptionResponse.FromString(answer) if type(answer) is bytes else answer
+    answer = await _dispatcher().handlers()[f"/{SERVICE.full_name}/SyncLiteSubscription"].serve(Context())
+    assert answer is not None
+    read = wire.SyncLiteSubscriptionResponse.FromString(answer)
     assert read.status.code == wire.UNSUPPORTED and "SyncLiteSubscription" in read.status.message
 
 
-def test_every_service_is_found_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_method_is_found_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     server = RecordingServer()
     monkeypatch.setattr(grpc.aio, "server", lambda **_: server)
-    GrpcServer(_dispatcher(), ProxyConfig(), is_shared=False)
+    handlers = _dispatcher().handlers()
+    GrpcioServer(handlers, ProxyConfig(), is_shared=False)
     assert server.registered == []
-    assert {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection", SERVICE.full_name} == {*server.generic}
+    (generic,) = server.generic
+    assert all(generic.service(SimpleNamespace(method=path)) is not None for path in handlers)
+    assert generic.service(SimpleNamespace(method=f"/{SERVICE.full_name}/None")) is None

@@ -1,0 +1,214 @@
+"""One gRPC call over ASGI, as h2corn serves it: messages in the body, the status in the trailers.
+
+Source of the format: gRPC, `doc/PROTOCOL-HTTP2.md`.
+"""
+
+import asyncio
+import binascii
+import zlib
+from base64 import b64decode
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn
+from urllib.parse import quote
+
+from proxy.server.protocol import Aborted, StatusCode
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+_CONTENT_TYPE: Final = "application/grpc"
+_HEAD_BYTES: Final = 5
+_IDENTITY, _GZIP, _DEFLATE = "identity", "gzip", "deflate"
+# `wbits` of zlib.
+_FORMATS: Final = {_GZIP: 31, _DEFLATE: 15}
+_ENCODINGS: Final = f"{_IDENTITY}, {_DEFLATE}, {_GZIP}".encode()
+_SECONDS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_MAX_TIMEOUT_DIGITS: Final = 8
+# What a text of a status may have as it is: all that can be printed, without %.
+_PLAIN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+_MAX_TEXT_CHARS: Final = 1024
+# HTTP/2 counts so much for each field of a header.
+_FIELD_BYTES: Final = 32
+_UNSUPPORTED_MEDIA_TYPE: Final = 415
+_MAPPED: Final = "::ffff:"
+
+_START: Final = {
+    "type": "http.response.start", "status": 200, "trailers": True,
+    "headers": [(b"content-type", _CONTENT_TYPE.encode()), (b"grpc-accept-encoding", _ENCODINGS)],
+}  # fmt: skip
+_NO_MORE: Final = {"type": "http.response.body", "body": b""}
+_OK: Final = {"type": "http.response.trailers", "headers": [(b"grpc-status", b"0")]}
+
+
+class NotGrpc(Exception):
+    """A request is HTTP, and no call of gRPC."""
+
+
+class H2cornExchange:
+    """See `Exchange`.  `deadline` is the loop's time at which the client's deadline passes.
+
+    A request that breaks a rule sets `fault`, and its handler sees the call as one whose client has gone.
+    """
+
+    __slots__ = (
+        "_buffer", "_has_more", "_is_started", "_limit", "_metadata", "_receive", "_scope", "_send",
+        "deadline", "encoding", "fault",
+    )  # fmt: skip
+
+    def __init__(self, scope: Any, receive: Receive, send: Send, max_message_bytes: int) -> None:
+        self._scope, self._receive, self._send, self._limit = scope, receive, send, max_message_bytes
+        self._buffer = bytearray()
+        self._has_more, self._is_started = True, False
+        self._metadata: list[tuple[str, Any]] = []
+        self.deadline: float | None = None
+        self.encoding = _IDENTITY
+        self.fault: Aborted | None = None
+
+    def read_head(self, max_bytes: int) -> None:
+        """Read the metadata.  Raises NotGrpc, and Aborted if it breaks a rule."""
+        size_bytes, is_grpc = 0, False
+        for raw_name, raw_value in self._scope["headers"]:
+            size_bytes += len(raw_name) + len(raw_value) + _FIELD_BYTES
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            if name == "content-type":
+                is_grpc = value.startswith(_CONTENT_TYPE)
+            elif name == "grpc-timeout":
+                self.deadline = asyncio.get_running_loop().time() + _timeout_s(value)
+            elif name == "grpc-encoding":
+                self.encoding = value
+            self._metadata.append((name, _binary(raw_value) if name.endswith("-bin") else value))
+        if not is_grpc or self._scope["method"] != "POST":
+            raise NotGrpc
+        if size_bytes > max_bytes:
+            raise Aborted(StatusCode.RESOURCE_EXHAUSTED, f"the metadata has {size_bytes} bytes, at most {max_bytes}")
+
+    def peer(self) -> str:
+        """Return the client's address."""
+        host, port = self._scope["client"]
+        host = host.removeprefix(_MAPPED)
+        return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+    def invocation_metadata(self) -> list[tuple[str, Any]]:
+        """Return names and values."""
+        return self._metadata
+
+    def time_remaining(self) -> float | None:
+        """Return the time to the client's deadline, in s."""
+        return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
+
+    async def read(self) -> Any:
+        """Return the next message, or None if the client has sent its last."""
+        buffer = self._buffer
+        while True:
+            if len(buffer) >= _HEAD_BYTES:
+                size = int.from_bytes(buffer[1:_HEAD_BYTES], "big")
+                if size > self._limit:
+                    self._refuse(StatusCode.RESOURCE_EXHAUSTED, _too_large(size, self._limit))
+                end = _HEAD_BYTES + size
+                if len(buffer) >= end:
+                    message, flag = bytes(memoryview(buffer)[_HEAD_BYTES:end]), buffer[0]
+                    del buffer[:end]
+                    return message if not flag else await self._decompressed(message, flag)
+            if not self._has_more:
+                if buffer:
+                    self._refuse(StatusCode.INTERNAL, "the request ended within a message")
+                return None
+            event = await self._receive()
+            if event["type"] != "http.request":
+                raise asyncio.CancelledError
+            buffer += event.get("body", b"")
+            self._has_more = event.get("more_body", False)
+
+    async def _decompressed(self, message: bytes, flag: int) -> bytes:
+        if flag != 1 or self.encoding == _IDENTITY:
+            self._refuse(StatusCode.INTERNAL, "a message says that it is compressed, and no grpc-encoding says how")
+        if self.encoding not in _FORMATS:
+            self._refuse(StatusCode.UNIMPLEMENTED, f"grpc-encoding {self.encoding!r} is not supported")
+        # Elsewhere: a few bytes can become a message of the largest size.
+        found = await asyncio.to_thread(_inflated, message, _FORMATS[self.encoding], self._limit)
+        if found is None:
+            self._refuse(StatusCode.INTERNAL, f"a message is not {self.encoding}")
+        if len(found) > self._limit:
+            self._refuse(StatusCode.RESOURCE_EXHAUSTED, _too_large(len(found), self._limit))
+        return found
+
+    def _refuse(self, code: StatusCode, text: str) -> NoReturn:
+        self.fault = Aborted(code, text)
+        raise asyncio.CancelledError
+
+    async def write(self, message: bytes) -> None:
+        """Send a message.  It waits while the connection has 2 MiB of answers that are not sent (h2corn's limit)."""
+        await self._say_started()
+        await self._say({"type": "http.response.body", "body": _framed(message), "more_body": True})
+
+    async def answer(self, message: bytes) -> None:
+        """Send the one message of a unary call, and end the call."""
+        await self._say_started()
+        await self._say({"type": "http.response.body", "body": _framed(message)})
+        await self._say(_OK)
+
+    async def end(self, aborted: Aborted | None = None) -> None:
+        """End the call; with OK, unless it is aborted."""
+        await self._say_started()
+        await self._say(_NO_MORE)
+        await self._say(_OK if aborted is None else _trailers(aborted))
+
+    async def ended(self) -> None:
+        """Wait until the client has gone, or h2corn has reset the stream that is not read."""
+        while (await self._receive())["type"] == "http.request":
+            pass
+
+    async def refuse_http(self) -> None:
+        """Answer what is no call of gRPC."""
+        await self._say({"type": "http.response.start", "status": _UNSUPPORTED_MEDIA_TYPE})
+        await self._say(_NO_MORE)
+
+    async def _say_started(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            await self._say(_START)
+
+    async def _say(self, event: Any) -> None:
+        try:
+            await self._send(event)
+        except OSError:  # the client has gone
+            raise asyncio.CancelledError from None
+
+
+def _framed(message: bytes) -> bytes:
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def _trailers(aborted: Aborted) -> Any:
+    headers = [(b"grpc-status", b"%d" % aborted.code)]
+    if aborted.text:
+        headers.append((b"grpc-message", quote(aborted.text[:_MAX_TEXT_CHARS], safe=_PLAIN).encode()))
+    return {"type": "http.response.trailers", "headers": headers}
+
+
+def _timeout_s(text: str) -> float:
+    digits, unit = text[:-1], text[-1:]
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MAX_TIMEOUT_DIGITS or unit not in _SECONDS:
+        raise Aborted(StatusCode.INTERNAL, "grpc-timeout cannot be read")
+    return int(digits) * _SECONDS[unit]
+
+
+def _binary(raw: bytes) -> bytes:
+    try:
+        return b64decode(raw + b"=" * (-len(raw) % 4), validate=True)
+    except binascii.Error:
+        raise Aborted(StatusCode.INTERNAL, "metadata whose name ends with -bin is not base64") from None
+
+
+def _inflated(message: bytes, wbits: int, limit: int) -> bytes | None:
+    """Return at most `limit` + 1 bytes; None for what cannot be read."""
+    inflater = zlib.decompressobj(wbits)
+    try:
+        found = inflater.decompress(message, limit + 1)
+    except zlib.error:
+        return None
+    return found if inflater.eof or len(found) > limit else None
+
+
+def _too_large(size: int, limit: int) -> str:
+    return f"Received message larger than max ({size} vs. {limit})"
