@@ -22,6 +22,8 @@ from sprocket.common.figures import Declared
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID
 from store.appender import Appender, Batch, EncodedRecords
+from store.compaction.compacted_queue import get_compacted
+from store.compaction.compaction import Compaction
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskLock, RealDisk
 from store.dledger.folders import refuse_entry_files
@@ -102,13 +104,18 @@ class MessageStore:
             config, clock, self._table, self._commit_log, sync_log=self._group_commit.flush, snapshot=self._snapshot,
             write=self._books.write_checkpoint, notify=notify, failed=self.confirmation.fail, workers=workers,
         )  # fmt: skip
+        self.compaction = Compaction(
+            config, clock, disk=self.disk, log=self._commit_log, table=self._table,
+            durable_end=lambda: min(self.confirm_offset, self.flushed_offset), notify=notify, workers=workers,
+        )  # fmt: skip
         self.cleaner = Cleaner(
             config, clock, disk=self.disk, log=self._commit_log, table=self._table, confirmation=self.confirmation,
-            group_commit=self._group_commit, notify=notify, workers=workers,
+            group_commit=self._group_commit, compaction=self.compaction, notify=notify, workers=workers,
         )  # fmt: skip
         self._removal = QueueRemoval(self._commit_log, self._table, self._books, self.cleaner, self.confirmation)
+        self._removal.on_topic_removed.append(self.compaction.forget)
         self._pressure = self.cleaner.pressure
-        self.kernel_reads = KernelReads(self._commit_log, self._table, self._reader)
+        self.kernel_reads = KernelReads(self._commit_log, self._table, self._reader, self.compaction.is_compacted)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
         self._queue_flush.on_tick.append(self.statistics.sample)
         self._queue_flush.on_tick.append(lambda: notify(self._table.rest))
@@ -150,12 +157,14 @@ class MessageStore:
         self._group_commit.start()
         self._queue_flush.start(self.flushed_offset)
         self.cleaner.start()
+        self.compaction.start()
         self.index.start()
 
     def _recover(self) -> None:
         books = self._books
         report = self.recovery = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         _RECOVERED()
+        self.compaction.load(books.deleted.offset_of)
         self._reader.cold.begin(self._table)
         self.confirmation.begin(books.store_timestamp)
         self.index.load(books.index_timestamp, clean=books.was_clean)
@@ -207,7 +216,10 @@ class MessageStore:
 
     def _close(self) -> None:
         # Whatever fails, release the lock at the end: otherwise this process could not open the store again.
-        closing = [self._books.close, self._table.close, self._commit_log.close, self.cleaner.stop, self.index.close]
+        closing = [
+            self._books.close, self._table.close, self._commit_log.close, self.cleaner.stop, self.compaction.stop,
+            self.index.close,
+        ]  # fmt: skip
         with ExitStack() as last_first:
             if self._lock is not None:
                 last_first.callback(self._lock.release)
@@ -220,7 +232,7 @@ class MessageStore:
         self.config = config
         parts = (
             self.cleaner, self._commit_log, self._reader, self.cold_area, self._appender, self._group_commit,
-            self._queue_flush, self.index,
+            self._queue_flush, self.index, self.compaction,
         )  # fmt: skip
         for part in parts:
             part.configure(config)
@@ -417,7 +429,10 @@ class MessageStore:
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0, False)
-        return self._reader.get(queue, offset, max_messages, max_bytes, matches)
+        compacted = self.compaction.of(topic, queue_id)
+        if compacted is None:
+            return self._reader.get(queue, offset, max_messages, max_bytes, matches)
+        return get_compacted(self._reader, queue, compacted, offset, max_messages, max_bytes, matches)
 
     def record_at(self, physical_offset: int, size_bytes: int | None = None) -> memoryview | None:
         """Return the record at `physical_offset`, without a copy; None if there is none or it is not confirmed.
@@ -453,14 +468,16 @@ class MessageStore:
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset of the oldest message; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
-        return 0 if queue is None else queue.min_offset
+        compacted = self.compaction.of(topic, queue_id)
+        return 0 if queue is None else queue.min_offset if compacted is None else compacted.first_offset
 
     def reported_min_offset(self, topic: str, queue_id: int) -> int:
         """Return `min_offset` as RocketMQ responds: -1 for a batch queue that never had a message."""
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
             return -1 if self._table.queue_type(topic) is QueueType.BATCH else 0
-        return queue.reported_min_offset
+        compacted = self.compaction.of(topic, queue_id)
+        return queue.reported_min_offset if compacted is None else compacted.first_offset
 
     @property
     def light_queue_count(self) -> int:
@@ -503,7 +520,11 @@ class MessageStore:
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
         """Return the offset of a time, see `store.queue.time_search`; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
-        return 0 if queue is None else offset_by_time(queue, self._commit_log, timestamp_ms, boundary)
+        compacted = self.compaction.of(topic, queue_id)
+        found = None if compacted is None else compacted.offset_by_time(timestamp_ms, boundary)
+        if queue is None or found is not None:
+            return found or 0
+        return offset_by_time(queue, self._commit_log, timestamp_ms, boundary)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the store timestamp, ms, of a message; -1 if the queue does not have it."""
@@ -512,6 +533,9 @@ class MessageStore:
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Return the store timestamp, ms, of the queue's oldest message; -1 if it has none."""
+        compacted = self.compaction.of(topic, queue_id)
+        if compacted is not None and compacted.first_store_time >= 0:
+            return compacted.first_store_time
         return self.store_time(topic, queue_id, self.min_offset(topic, queue_id))
 
     def queues(self) -> list[tuple[str, int]]:
@@ -547,7 +571,7 @@ class MessageStore:
 
     def expired_removal(self, is_kept: Callable[[str], bool]) -> Removal[dict[QueueKey, LogicQueue]]:
         """Return the steps of `delete_expired_queues`."""
-        return self._removal.of_expired(is_kept)
+        return self._removal.of_expired(lambda topic: is_kept(topic) or self.compaction.is_compacted(topic))
 
     def first_store_time(self) -> int:
         """Return the store time of the oldest message, ms since 1970; -1 if there is none."""

@@ -18,7 +18,7 @@ from broker.metrics.message_flow import MessageFlow
 from broker.quota.admission import spend
 from broker.quota.bucket import Buckets
 from broker.send.idempotent_sends import IdempotentSends
-from broker.send.intake import MessageIntake
+from broker.send.intake import MessageIntake, require_key
 from broker.send.kernels import send_kernel
 from broker.send.planner import RETRY_MARK, SendPlan, SendPlanner
 from broker.send.replies import Appended, SendReplies, Sent
@@ -130,6 +130,8 @@ class SendProcessor:
                     continue
                 if plan.buckets or callers:
                     spend(plan, callers, request)
+                if plan.needs_key:
+                    require_key((text or "").encode("utf-8", "replace"))
                 key, handle = None, b""
                 sys_flag = header.sys_flag | plan.flags
                 if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and kind_of(text))):

@@ -30,6 +30,7 @@ from sprocket.remoting.message.lite_topics import is_legal_lite_topic, lite_queu
 from sprocket.remoting.message.properties import find_last, without
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
+from store.compaction.key_offsets import key_in
 from store.config.delay_levels import parse_delay_levels
 from store.queue.inner_batch import MAX_MESSAGES
 from store.record.record import PendingMessage, TagsCodes
@@ -47,6 +48,15 @@ _TAGS: Final = names.encoded_name(names.TAGS)
 _LITE: Final = names.encoded_name(names.LITE_TOPIC)
 _ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
 _LIGHT_OFFSETS: Final = names.encoded_name(names.INNER_MULTI_QUEUE_OFFSET)
+
+
+def require_key(properties: bytes) -> None:
+    """Raise RequestError for a message to a compacted topic that has no key.
+
+    RocketMQ does not look into batches, and compaction then drops their messages without keys.
+    """
+    if not key_in(properties):
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
 
 
 class MessageIntake:
@@ -143,7 +153,7 @@ class MessageIntake:
         else:
             topic, queue_id = self.timer.place(topic, queue_id, properties)
         encoded = self._encoded(properties)
-        if not request.body:
+        if not (request.body or plan.needs_key):
             raise self._illegal("The message has no body.")
         if len(request.body) > self._config.store.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
@@ -298,6 +308,8 @@ class MessageIntake:
                 light_queues += 1 + encoded.count(b",")
                 if light_queues > MAX_BATCH_MESSAGES:
                     raise self._illegal(f"The batch enters more than {MAX_BATCH_MESSAGES} light queues.")
+            if plan.needs_key:
+                require_key(encoded)
             tags_code = code_of_tag(find_last(encoded, _TAGS) or b"")
             messages.append(
                 PendingMessage(

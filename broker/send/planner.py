@@ -19,7 +19,7 @@ from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
 from broker.quota.bucket import Buckets
 from broker.quota.quotas import CallerChannel, Quotas
 from broker.send.send_form import SendForm
-from broker.topic.attributes import QUEUE_TYPE, sharding_queues
+from broker.topic.attributes import QUEUE_TYPE, is_compacted, sharding_queues
 from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, led_items, led_queue_ids, own_item
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
@@ -58,6 +58,7 @@ class Why(Enum):
     LIGHT = "the number of light topics has no bound"
     RETRY = "a retry may be a dead letter"
     BATCHES = "the topic keeps a client's batch as one record"
+    KEYED = "the topic is compacted, so each message needs a key and may have no body"
     SHARDED = "the topic grows, so the number of queues that a key chose from is checked"
 
 
@@ -77,6 +78,7 @@ class SendPlan(ServedPlan):
     `queue` is None if there is none yet: then a kernel takes only messages that wait in a topic of the broker first.
     `sys_flag` is added to that of each message, and so is `flags`, which has RETRY_MARK too.  A topic of type BatchCQ
     `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).  Each send is charged to `buckets`.
+    `needs_key`: the topic is compacted.
     """
 
     topic: str
@@ -92,6 +94,7 @@ class SendPlan(ServedPlan):
     buckets: Buckets = ()
     logical_id: int | None = None
     sharding_queues: int | None = None
+    needs_key: bool = False
 
     @property
     def reported_queue_id(self) -> int:
@@ -268,6 +271,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             why = Why.RETRY
         elif keeps_batches:
             why = Why.BATCHES
+        elif is_compacted(topic.attributes):
+            why = Why.KEYED
         elif sharded is not None:
             why = Why.SHARDED
         else:
@@ -278,7 +283,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             is_retry, keeps_batches, why,
             is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
             buckets=() if self.quotas is None else self.quotas.of_send(name),
-            sharding_queues=sharded,
+            sharding_queues=sharded, needs_key=is_compacted(topic.attributes),
         )  # fmt: skip
 
     def _static_plan(self, key: SendKey, topic: TopicConfig, detail: TopicQueueMappingDetail) -> SendPlan | Refused:

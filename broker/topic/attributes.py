@@ -15,6 +15,8 @@ from sprocket.remoting.message.message_type import MessageType
 
 MESSAGE_TYPE = "message.type"
 QUEUE_TYPE = "queue.type"
+CLEANUP_POLICY = "cleanup.policy"
+_COMPACTION = "COMPACTION"
 # Hours for which consumers may read a message of the topic.
 RESERVE_TIME = "reserve.time"
 # Number of newest bytes of each queue of the topic that consumers may read.  Not in RocketMQ.
@@ -51,6 +53,11 @@ def lite_expiration_minutes(values: Mapping[str, str] | None) -> int | None:
     return int(text) if _is_expiration(text) else -1
 
 
+def is_compacted(values: Mapping[str, str] | None) -> bool:
+    """Return whether only the last message of each key is kept (`CleanupPolicyUtils.isCompaction`)."""
+    return (values or {}).get(CLEANUP_POLICY) == _COMPACTION
+
+
 def bound(values: Mapping[str, str] | None, name: str) -> int | None:
     """Return the limit that an attribute sets; None if it is not set, or is -1 or 0, which mean no limit."""
     text = (values or {}).get(name, "")
@@ -59,7 +66,7 @@ def bound(values: Mapping[str, str] | None, name: str) -> int | None:
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     QUEUE_TYPE: one_of("BatchCQ", "SimpleCQ", changeable=False),
-    "cleanup.policy": one_of("DELETE", "COMPACTION", changeable=False),
+    CLEANUP_POLICY: one_of("DELETE", _COMPACTION, changeable=False),
     MESSAGE_TYPE: one_of("UNSPECIFIED", *MessageType, "MIXED", changeable=True),
     # The unit is hours, as in RocketMQ's tiered storage, the only part of RocketMQ that reads the attribute.
     RESERVE_TIME: Attribute(_is_bound, "a number of hours, or -1", True),
@@ -74,7 +81,9 @@ def altered(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> di
 
     Raises RequestError.
     """
-    if changes.get("+cleanup.policy") == "COMPACTION":
-        # Refused, because this broker keeps every message, which would break the topic's promise.
-        raise RequestError(ResponseCode.INVALID_PARAMETER, "cleanup.policy=COMPACTION is not supported by this broker")
-    return attributes.altered(current, changes, TOPIC_ATTRIBUTES)
+    values = attributes.altered(current, changes, TOPIC_ATTRIBUTES)
+    if is_compacted(values) and (values.get(QUEUE_TYPE) == "BatchCQ" or values.get(MESSAGE_TYPE) == MessageType.LITE):
+        # A record with many messages, or one in many queues, has no single last message of a key.
+        remark = "cleanup.policy=COMPACTION needs queue.type=SimpleCQ, and a message.type other than LITE"
+        raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
+    return values

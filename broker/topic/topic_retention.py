@@ -1,4 +1,4 @@
-"""Retention rules for the store, from attributes of topics and from changed configuration keys.
+"""Rules of retention and compaction for the store, from attributes of topics and from changed configuration keys.
 
 Beyond RocketMQ, where ``reserve.time`` applies to tiered storage only, and ``retention.bytes`` does not exist.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from broker.config.live_config import LiveConfig
-from broker.topic.attributes import RESERVE_TIME, RETENTION_BYTES, bound
+from broker.topic.attributes import RESERVE_TIME, RETENTION_BYTES, bound, is_compacted
 from broker.topic.topics import TopicTable
 from sprocket.remoting.bodies.topic import TopicConfig
 from store.message_store import MessageStore
@@ -24,21 +24,31 @@ class Retention:
         self._topics = topics
         self._store = store
         self._rules: dict[str, TopicRule] = {}
+        self._compacted: set[str] = set()
 
     def start(self) -> None:
         """Apply the rules of all loaded topics; must precede the first read, which must see no expired message."""
         self.config_changed({})
         self.topics_changed(self._topics.by_name.values())
+        self._store.compaction.set_topics(self._compacted)
 
     def topics_changed(self, configs: Iterable[TopicConfig]) -> None:
         """Apply the rules of changed topics; an empty `configs` stands for a deletion."""
         rules = {topic: rule for topic, rule in self._rules.items() if topic in self._topics.by_name}
+        compacted = {topic for topic in self._compacted if topic in self._topics.by_name}
         for config in configs:
             rule = rule_of(config)
             if rule is None:
                 rules.pop(config.topic_name, None)
             else:
                 rules[config.topic_name] = rule
+            if is_compacted(config.attributes):
+                compacted.add(config.topic_name)
+            else:
+                compacted.discard(config.topic_name)
+        if compacted != self._compacted:
+            self._compacted = compacted
+            self._store.compaction.set_topics(compacted)
         if rules != self._rules:
             self._rules = rules
             self._store.cleaner.retain(rules)
@@ -50,7 +60,9 @@ class Retention:
 
 
 def rule_of(config: TopicConfig) -> TopicRule | None:
-    """Return the retention rule of a topic; None if its attributes set no limit."""
+    """Return the retention rule of a topic; None if its attributes set no limit, or it is compacted."""
+    if is_compacted(config.attributes):
+        return None
     hours, max_bytes = bound(config.attributes, RESERVE_TIME), bound(config.attributes, RETENTION_BYTES)
     if hours is None and max_bytes is None:
         return None

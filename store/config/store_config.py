@@ -13,6 +13,7 @@ from sprocket.common.config.setting_fields import bool_setting, int_setting
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_MESSAGE_BYTES
 from store.config.cold_config import ColdConfig
+from store.config.compaction_config import CompactionConfig
 from store.config.delay_levels import parse_delay_levels
 from store.config.dledger_config import DLedgerConfig
 from store.config.ha_config import HaConfig
@@ -43,7 +44,7 @@ class FlushDiskType(StrEnum):
 
 
 @dataclass(frozen=True)
-class StoreConfig(TimerConfig, HaConfig, ColdConfig, DLedgerConfig, TierReadConfig):
+class StoreConfig(TimerConfig, HaConfig, ColdConfig, CompactionConfig, DLedgerConfig, TierReadConfig):
     """Settings of the store, a part of the broker's configuration.  `check` runs when the store starts."""
 
     store_path_root_dir: Path = field(

@@ -3,6 +3,8 @@
 `QueueReader.get` is its Python twin.
 """
 
+from collections.abc import Callable
+
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import UNIT, ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
@@ -12,8 +14,11 @@ from store.queue.queue_reader import QueueReader
 class KernelReads:
     """Reads of records that are probably in memory, and that this process appended.  For the owner thread only."""
 
-    def __init__(self, log: CommitLog, table: ConsumeQueueTable, reader: QueueReader) -> None:
+    def __init__(
+        self, log: CommitLog, table: ConsumeQueueTable, reader: QueueReader, is_compacted: Callable[[str], bool]
+    ) -> None:
         self._table = table
+        self._is_compacted = is_compacted
         self._log = log
         self._reader = reader
         # Returns the log's segment at an offset, with its begin and end.
@@ -24,12 +29,13 @@ class KernelReads:
         self.missed = reader.missed
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue with an entry for each message; None if there is none."""
-        queue = self._table.by_key.get((topic, queue_id))
-        return queue if isinstance(queue, ConsumeQueue) else None
+        """Return a queue with an entry for each message; None if there is none, or the topic is compacted."""
+        return self.queues(topic, range(queue_id, queue_id + 1))[0]
 
     def queues(self, topic: str, queue_ids: range) -> list[ConsumeQueue | None]:
         """Return several queues of a topic."""
+        if self._is_compacted(topic):
+            return [None] * len(queue_ids)
         by_key = self._table.by_key
         found = [by_key.get((topic, queue_id)) for queue_id in queue_ids]
         return [queue if isinstance(queue, ConsumeQueue) else None for queue in found]

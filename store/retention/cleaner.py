@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
@@ -72,6 +72,18 @@ class Look(NamedTuple):
     leases: list[Lease]
 
 
+class Compacting(Protocol):
+    """What retention asks of the compaction of the store's queues."""
+
+    def held_from(self) -> int | None:
+        """Return the physical offset of the oldest message that is not taken in; None if there is none."""
+        ...
+
+    def hurry(self) -> None:
+        """Begin a round now, because retention waits."""
+        ...
+
+
 class Cleaner:
     """Cleaner of one store.  `_turn` and what it calls run in its thread, the rest in the owner thread."""
 
@@ -85,6 +97,7 @@ class Cleaner:
         table: ConsumeQueueTable,
         confirmation: Confirmation,
         group_commit: GroupCommit,
+        compaction: Compacting,
         notify: Notify,
         workers: Workers,
     ) -> None:
@@ -95,6 +108,7 @@ class Cleaner:
         self._table = table
         self._confirmation = confirmation
         self._group_commit = group_commit
+        self._compaction = compaction
         self._notify = notify
         self.pressure = BackPressure(config, clock, group_commit.flushing_s, self._look_soon)
         # Callbacks for the log's minimum offset, called after it moved.
@@ -239,7 +253,10 @@ class Cleaner:
         is_short = reason in (Reason.SPACE, Reason.FORCED)
         if is_short and self._pinned.must_wait(self._config.destroy_maped_file_interval_forcibly):
             return
-        if is_removable(self._oldest_segment(look.leases, now_ms), reason):
+        segment = self._oldest_segment(look.leases, now_ms)
+        if segment.needed_from is not None and segment.needed_from < segment.end:
+            self._compaction.hurry()
+        if is_removable(segment, reason):
             self._is_stuck = False
             self._detach_oldest(reason, look)
         elif is_short and not self._is_stuck:
@@ -255,7 +272,8 @@ class Cleaner:
         times = [partial(log.segment_time, start + size * k) for k in range(LOOK_AHEAD + 1)]
         expired = is_expired(now_ms, self._config.file_reserved_time, times)
         flushed = self._confirmation.flushed_offset
-        return Segment(start, start + size, expired, held_from(leases), flushed, log.wrote_offset)
+        needed = self._compaction.held_from()
+        return Segment(start, start + size, expired, held_from(leases), flushed, log.wrote_offset, needed)
 
     def _detach_oldest(self, reason: Reason, look: Look) -> None:
         file = self._commit_log.drop_oldest()

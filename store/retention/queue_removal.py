@@ -145,6 +145,8 @@ class QueueRemoval:
         self._books = books
         self._cleaner = cleaner
         self._confirmation = confirmation
+        # Called with the name of a topic after its queues were removed.
+        self.on_topic_removed: list[Callable[[str], None]] = []
 
     def of_topic(self, topic: str) -> "Removal[dict[QueueKey, int]]":
         """Return the removal of all queues of `topic`."""
@@ -163,6 +165,8 @@ class QueueRemoval:
             self._cleaner.forget(topic)
             removed = self._table.delete_topic(topic)
             _TOPIC_DELETED()
+            for listener in self.on_topic_removed:
+                listener(topic)
             return removed
 
         return Removal(self._confirmation, look, note, remove)

@@ -80,6 +80,8 @@ class Segment(NamedTuple):
     held_from: int | None
     flushed_offset: int
     wrote_offset: int
+    # The lowest offset that compaction has not taken in; None without one.
+    needed_from: int | None = None
 
 
 def is_delete_hour(config: StoreConfig, now_ms: int) -> bool:
@@ -105,10 +107,12 @@ def reason_to_clean(config: StoreConfig, use: DiskUse, now_ms: int, manual: bool
 def is_removable(segment: Segment, reason: Reason) -> bool:
     """Return whether the oldest segment may be removed.
 
-    Never the last one, and never one that is not on the disk or whose successor is not.  A lease keeps it unless the
-    disk is nearly full.
+    Never the last one, and never one that is not on the disk or whose successor is not, or with messages that
+    compaction has not taken in.  A lease keeps it unless the disk is nearly full.
     """
     if segment.end >= segment.wrote_offset or segment.end >= segment.flushed_offset:
+        return False
+    if segment.needed_from is not None and segment.needed_from < segment.end:
         return False
     if reason is Reason.FORCED:
         return True

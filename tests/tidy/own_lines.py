@@ -30,7 +30,7 @@ _BY_REASON = {
         truncation_completed truncation_intent_removed detached_segment_removed unknown_files_ignored
         half_created_file_removed deleted_topics_not_trusted queue_list_not_trusted flushed_mark_not_trusted
         timer_recovered timer_files_rejected timer_slots_corrected timer_queue_offset_corrected timer_rebuild
-        epochs_cut epoch_file_broken""",
+        epochs_cut epoch_file_broken compacted_parts_dropped queue_continues_after_compacted""",
     "a change of our own role, master, leader or place, of which others decide by a vote or a lease": """
         role_change role_changed role_changed_to role_change_failed membership_failed broker_id_assigned no_leases
         controller_leader_found controllers_refused sync_state_set sync_state_set_refused sync_state_set_unknown
@@ -51,7 +51,8 @@ _BY_REASON = {
         flushed_mark_disabled prepared_segment_dropped prepared_segment_not_removed index_rebuild records_not_indexed
         index_file_created index_file_removed index_not_flushed index_waits segment_detached cleaning_failed
         nothing_to_remove leases_not_read file_not_removed space_still_held queue_not_trimmed timer_log_file_removed
-        timer_slot_ends_early clock_stepped_back""",
+        timer_slot_ends_early clock_stepped_back compacted compaction_failed compacted_not_removed
+        messages_lost_before_compaction""",
     "once for each record, lease or metric, up to a limit": "record_damaged lease_ignored metric_series_dropped",
     "the audit log, which has a limit of its own (auditLinesPerSecond)": "access access_left_out",
 }

@@ -15,7 +15,7 @@ from tests.broker.hot_path import HotPath, hot_path
 from tests.broker.plan.changes import mapping, plans_seen
 from tests.tiers import seeds
 
-TOPICS = ("Orders", "Bills", "%RETRY%CG", "%LMQ%a", "Batches", "SELF_TEST_TOPIC", "a.b")
+TOPICS = ("Orders", "Bills", "%RETRY%CG", "%LMQ%a", "Batches", "Keyed", "SELF_TEST_TOPIC", "a.b")
 CONFIGURATION = (
     "brokerPermission=4", *(3 * ["brokerPermission=6"]), "startAcceptSendRequestTimeStamp=0",
     "startAcceptSendRequestTimeStamp=1700000003000",
@@ -65,6 +65,7 @@ async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, se
 
         path.topics.update([TopicConfig(topic, 2, 2) for topic in ("Bills", "%RETRY%CG", "%LMQ%a")])
         path.topics.update([TopicConfig("Batches", 2, 2, attributes={f"+{QUEUE_TYPE}": "BatchCQ"})])
+        path.topics.update([TopicConfig("Keyed", 2, 2, attributes={"+cleanup.policy": "COMPACTION"})])
         path.topics.start()
         seen = await plans_seen(path.send_processor.planner, keys, step)
         assert {None, *Why} <= seen and len(seen) > 8, seen

@@ -213,7 +213,6 @@ DELIBERATE: dict[str, str] = {
     "send of no body": "RocketMQ meets a NullPointerException",
     "send with a delay that is no number": "RocketMQ meets a NumberFormatException",
     "send of a batch that is none": "RocketMQ meets a BufferUnderflowException",
-    "create topic for compaction": "compaction is not there, and RocketMQ has it",
     "create group of an illegal name": "RocketMQ makes a group that no consumer can join",
     "forbid an unknown group": "RocketMQ forbids it without a word, and forgets it",
     "send of half a message with a delay": "RocketMQ delays the half message and forgets its topic; no client sends it",

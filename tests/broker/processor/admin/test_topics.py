@@ -86,7 +86,10 @@ async def test_a_slave_copies_the_topics_in_pages(tmp_path: Path) -> None:
         ({"perm": 8}, "perm = 8"),
         ({"topic_filter_type": "NO_TAG"}, "NO_TAG"),
         ({"attributes": "+message.type=MIXED"}, "MIXED"),
-        ({"attributes": "+cleanup.policy=COMPACTION"}, "cleanup.policy=COMPACTION is not supported"),
+        (
+            {"attributes": "+cleanup.policy=COMPACTION,+queue.type=BatchCQ"},
+            "cleanup.policy=COMPACTION needs queue.type",
+        ),
     ],
 )
 async def test_refused_topics(pair: Pair, changes: dict[str, Any], reason: str) -> None:

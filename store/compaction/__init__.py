@@ -1,0 +1,1 @@
+"""Compacted queues: of each key only the last message is kept."""
