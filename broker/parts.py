@@ -458,7 +458,7 @@ def build_metrics(
     process: ProcessParts,
 ) -> MetricRegistry:
     """Join the metrics of all parts.  Raises InvariantError if two of them have one name."""
-    lag = ConsumerLag(core, pops.pop.offsets, pops.pop.inflight)
+    lag = ConsumerLag(core, pops.pop.offsets, pops.pop.inflight, pops.pop.lite.lags)
     transactions = TransactionMetrics(deliveries.transactions, core.store)
     switches = core.config.broker
     declared = [

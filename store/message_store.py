@@ -542,6 +542,19 @@ class MessageStore:
         """Return (topic, queue_id) of every queue."""
         return list(self._table.by_key)
 
+    def usual_queues(self) -> list[tuple[str, int]]:
+        """Return (topic, queue_id) of every queue but light ones, of which there may be very many."""
+        return list(self._table.usual)
+
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Return whether there is a queue."""
+        return (topic, queue_id) in self._table.by_key
+
+    @property
+    def queue_count(self) -> int:
+        """Number of all queues."""
+        return len(self._table.by_key)
+
     def delete_topic(self, topic: str) -> int:
         """Remove the ConsumeQueues of `topic`; return how many there were.  Raises `DiskFull` or `DiskFailed`.
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sprocket.common.config.setting_fields import bool_setting as _bool
 from sprocket.common.config.setting_fields import int_setting as _int
 
 
@@ -62,5 +63,19 @@ class LiteSettings:
         "Lite topics are not deleted earlier than this after their last message, or after the start of the broker.",
         minimum=0,
         unit="ms",
+        mutable=True,
+    )
+    lite_lag_count_metrics_enable: bool = _bool(
+        "liteLagCountMetricsEnable",
+        False,
+        "Export the lag of groups in the lite topics of a parent, as rocketmq_consumer_lag_messages and "
+        "rocketmq_consumer_ready_messages.",
+        mutable=True,
+    )
+    lite_lag_latency_metrics_enable: bool = _bool(
+        "liteLagLatencyMetricsEnable",
+        False,
+        "Export the age of the oldest message in lite topics that a group has not consumed, as "
+        "rocketmq_consumer_lag_latency.",
         mutable=True,
     )

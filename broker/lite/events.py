@@ -9,7 +9,7 @@ Source: RocketMQ 5.5.1, `LiteEventDispatcher`.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import Final, Protocol
 
 from broker.lite.subscribers import Members
@@ -74,7 +74,9 @@ class LiteEvents:
         self._queues_of = queues_of
         self._states: dict[LiteClient, _State] = {}
         self._turn = 0
-        self._shared: dict[str, _Queues] = {}  # of wildcard groups
+        # Of wildcard groups: events, and lite topics that nobody has looked at since the group's first client.
+        self._shared: dict[str, _Queues] = {}
+        self._unseen: dict[str, Iterator[str]] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -107,7 +109,8 @@ class LiteEvents:
         """Let a client look at lite topics that it subscribes now."""
         if client.is_wildcard:
             self._state(client)
-            self.look_again(client)
+            if client.key.group not in self._shared:
+                self.look_again(client)
             return
         self._state(client).missed.update(dict.fromkeys(queues))
         self._waiting.wake(client)
@@ -132,13 +135,15 @@ class LiteEvents:
         group = client.key.group
         if client.is_wildcard and not self._subscriptions.wildcard_members(client.parent, group):
             self._shared.pop(group, None)
+            self._unseen.pop(group, None)
 
     def look_again(self, client: LiteClient) -> None:
         """Look at all lite topics of a client (`doFullDispatchForClient`)."""
         if client.is_wildcard:
             group, chosen = client.key.group, dict[LiteClient, None]()
             members = self._subscriptions.wildcard_members(client.parent, group)
-            self._share(group, self._queues_of(client.parent), members, chosen)
+            self._unseen[group] = iter(self._queues_of(client.parent))
+            self._share(group, (), members, chosen)
             self._wake(chosen)
         else:
             self._state(client).missed.update(client.queues)
@@ -152,7 +157,7 @@ class LiteEvents:
         state.touched_at = self._clock.monotonic()
         state.has_popped = True
         if client.is_wildcard:
-            return _first(self._shared.get(client.key.group))
+            return self._next_unseen(client.key.group) or _first(self._shared.get(client.key.group))
         if state.missed and not state.events:
             self._refill(client, state)
         return _first(state.events)
@@ -167,7 +172,7 @@ class LiteEvents:
     def has_events(self, client: LiteClient) -> bool:
         """Return whether a pop of the client would look at a lite topic."""
         if client.is_wildcard:
-            return bool(self._shared.get(client.key.group))
+            return bool(self._shared.get(client.key.group)) or client.key.group in self._unseen
         state = self._states.get(client)
         return state is not None and bool(state.events or state.missed)
 
@@ -232,7 +237,7 @@ class LiteEvents:
     def _share(self, group: str, queues: Iterable[str], members: Members, chosen: dict[LiteClient, None]) -> None:
         shared = self._shared.setdefault(group, OrderedDict())
         shared.update(dict.fromkeys(queues))
-        if not shared:
+        if not shared and group not in self._unseen:
             return
         for _ in range(len(members)):
             client = next(iter(members))
@@ -240,6 +245,12 @@ class LiteEvents:
             if self._waiting.waits(client):
                 chosen[client] = None
                 return
+
+    def _next_unseen(self, group: str) -> str | None:
+        queue = next(self._unseen.get(group, iter(())), None)
+        if queue is None:
+            self._unseen.pop(group, None)
+        return queue
 
     def _refill(self, client: LiteClient, state: _State) -> None:
         most = self._max_events(client.key.group)

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.core import BrokerCore
 from broker.lite.admission import LiteAdmission
+from broker.lite.lags import LiteLags
 from broker.lite.lite_queues import LiteQueues
 from broker.lite.order import LITE_QUEUE_ID, LiteOrder
 from sprocket.common.logs.peer_lines import peer_lines
@@ -28,11 +29,14 @@ _LONG_AGO_MS: Final = 1
 class LiteExpiry:
     """Deletion of lite topics.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, admission: LiteAdmission, queues: LiteQueues, order: LiteOrder) -> None:
+    def __init__(
+        self, core: BrokerCore, admission: LiteAdmission, queues: LiteQueues, order: LiteOrder, lags: LiteLags
+    ) -> None:
         self._core = core
         self._admission = admission
         self._queues = queues
         self._order = order
+        self._lags = lags
         self._started_at = core.clock.monotonic()
 
     async def run(self) -> None:
@@ -97,5 +101,6 @@ class LiteExpiry:
                 self._order.forget_queue(queue)
                 for group in groups:
                     self._core.offsets.remove(group, queue)
+                self._lags.forget(queue)
             await next_turn()
         return count

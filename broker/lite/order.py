@@ -26,9 +26,10 @@ class LiteOrder:
         self._clock = clock
         self._locks = locks
         self._pops: dict[str, dict[str, OrderInfo]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._pops.values()))
+        return self._count
 
     def _find(self, queue: str, group: str) -> OrderInfo | None:
         return self._pops.get(queue, {}).get(group)
@@ -54,6 +55,7 @@ class LiteOrder:
         if before is not None:
             info.count_after(before)
         self._pops.setdefault(queue, {})[group] = info
+        self._count += before is None
         self._changed(queue, group, info)
         counts = info.counts or {}
         return [counts.get(offset, 0) for offset in offsets]
@@ -103,13 +105,13 @@ class LiteOrder:
         """Forget the last pop."""
         groups = self._pops.get(queue)
         if groups is not None:
-            groups.pop(group, None)
+            self._count -= groups.pop(group, None) is not None
             if not groups:
                 del self._pops[queue]
 
     def forget_queue(self, queue: str) -> None:
         """Forget the last pops of all groups."""
-        self._pops.pop(queue, None)
+        self._count -= len(self._pops.pop(queue, ()))
 
     def _changed(self, queue: str, group: str, info: OrderInfo) -> None:
         held_ms = info.invisible_time or 0

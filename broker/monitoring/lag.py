@@ -5,7 +5,7 @@ Source of names and rules: RocketMQ 5.3.3, `ConsumerLagCalculator`, `ConsumeQueu
 only groups with a connected member; the metrics named `sprocket_` show all groups with an offset in a topic.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -61,14 +61,24 @@ class GroupLag:
         return max(self.by_queue) * len(self.by_queue) / total if total else 0.0
 
 
+class LiteLag(Protocol):
+    """Lag of groups in the lite topics of a parent."""
+
+    def rows(self, *, with_times: bool) -> Generator[None, None, list[tuple[str, str, int, int]]]:
+        """Return group, parent, messages, and the store time, ms, of the oldest one; 0 without one or a wish."""
+        ...
+
+
 class ConsumerLag:
     """Lag of all groups, as of the last `look`.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, pops: PopProgress, inflight: InFlight) -> None:
+    def __init__(self, core: BrokerCore, pops: PopProgress, inflight: InFlight, lite: LiteLag) -> None:
         self._core = core
         self._pops = pops
         self._inflight = inflight
+        self._lite = lite
         self.rows: list[GroupLag] = []
+        self.lite_rows: list[GroupLag] = []
         # By group and topic: committed offsets, and when they last changed, monotonic seconds.
         self._moved: dict[tuple[str, str], tuple[int, float]] = {}
 
@@ -79,7 +89,7 @@ class ConsumerLag:
     def _steps(self) -> Generator[None, None, None]:
         rows: list[GroupLag] = []
         moved: dict[tuple[str, str], tuple[int, float]] = {}
-        offline = yield from self._core.offsets.grouped()
+        offline = yield from self._core.offsets.usual_grouped()
         for group, topic, is_connected, is_pop in self._subjects(offline):
             row = yield from self._row(group, topic, topic, is_connected, is_pop)
             rows.append(row)
@@ -89,6 +99,17 @@ class ConsumerLag:
                 rows.append(retry_row)
             yield
         self.rows, self._moved = rows, moved
+        self.lite_rows = yield from self._of_lite_topics()
+
+    def _of_lite_topics(self) -> Generator[None, None, list[GroupLag]]:
+        broker = self._core.config.broker
+        if not (broker.lite_lag_count_metrics_enable or broker.lite_lag_latency_metrics_enable):
+            return []
+        found = yield from self._lite.rows(with_times=broker.lite_lag_latency_metrics_enable)
+        return [
+            GroupLag(group, parent, False, True, lag=lag, ready=lag, oldest_ms=oldest_ms)
+            for group, parent, lag, oldest_ms in found
+        ]
 
     def _subjects(self, offline: Mapping[str, set[str]]) -> Iterator[tuple[str, str, bool, bool]]:
         """Yield groups and topics, whether the group is connected and subscribed, and whether it pops.
@@ -211,18 +232,27 @@ class ConsumerLag:
         """Return the metrics."""
         milliseconds = "milliseconds"
 
-        def of_groups(name: str, says: str, value: Callable[[GroupLag], int], unit: str = "") -> Metric:
-            return Metric(name, Kind.GAUGE, says, lambda: self._connected(value), _GROUP_LABELS, unit, is_still=True)
+        def of_groups(
+            name: str, says: str, value: Callable[[GroupLag], int], unit: str = "",
+            of_lite: Callable[[], Sequence[GroupLag]] = tuple,
+        ) -> Metric:  # fmt: skip
+            def values() -> Iterator[tuple[Labels, Value]]:
+                return self._connected([*self.rows, *of_lite()], value)
+
+            return Metric(name, Kind.GAUGE, says, values, _GROUP_LABELS, unit, is_still=True)
 
         def ours(name: str, says: str, value: Callable[[GroupLag], float], unit: str = "") -> Metric:
             labels = ("consumer_group", "topic")
             return Metric(name, Kind.GAUGE, says, lambda: self._all(value), labels, unit, is_still=True)
 
         return [
-            of_groups("rocketmq_consumer_lag_messages", "messages that a group has not consumed", lambda row: row.lag),
+            of_groups(
+                "rocketmq_consumer_lag_messages", "messages that a group has not consumed", lambda row: row.lag,
+                of_lite=self._counted,
+            ),
             of_groups(
                 "rocketmq_consumer_lag_latency", "age of the oldest message that a group has not consumed",
-                lambda row: self._age(row.oldest_ms), milliseconds,
+                lambda row: self._age(row.oldest_ms), milliseconds, self._timed,
             ),
             of_groups(
                 "rocketmq_consumer_inflight_messages", "messages that a group got and has not acknowledged",
@@ -232,7 +262,10 @@ class ConsumerLag:
                 "rocketmq_consumer_queueing_latency", "age of the oldest message that a group has not got",
                 lambda row: self._age(row.next_ms), milliseconds,
             ),
-            of_groups("rocketmq_consumer_ready_messages", "messages that a group can get now", lambda row: row.ready),
+            of_groups(
+                "rocketmq_consumer_ready_messages", "messages that a group can get now", lambda row: row.ready,
+                of_lite=self._counted,
+            ),
             Metric(
                 "sprocket_consumer_queue_lag_messages", Kind.GAUGE, "messages of a queue that a group has not consumed",
                 self._queues, ("consumer_group", "topic", "queue_id"), is_still=True,
@@ -260,8 +293,15 @@ class ConsumerLag:
     def _age(self, time_ms: int) -> int:
         return max(0, self._core.clock.wall_ms() - time_ms) if time_ms else 0
 
-    def _connected(self, value: Callable[[GroupLag], int]) -> Iterator[tuple[Labels, Value]]:
-        for row in self.rows:
+    def _counted(self) -> Sequence[GroupLag]:
+        return self.lite_rows if self._core.config.broker.lite_lag_count_metrics_enable else ()
+
+    def _timed(self) -> Sequence[GroupLag]:
+        return self.lite_rows if self._core.config.broker.lite_lag_latency_metrics_enable else ()
+
+    @staticmethod
+    def _connected(rows: Sequence[GroupLag], value: Callable[[GroupLag], int]) -> Iterator[tuple[Labels, Value]]:
+        for row in rows:
             if row.is_connected:
                 yield (row.group, row.topic, text(row.is_retry), text(is_system(row.topic, row.group))), value(row)
 

@@ -10,7 +10,6 @@ from broker.metrics.statistics import SAMPLE_PERIOD_S, DailyTotals, RateWindow
 from broker.periodic import Periodic
 from broker.service import Service
 from sprocket.common.figures import Declared
-from sprocket.remoting.message.topic_names import is_light
 
 
 class Traffic(Service):
@@ -57,9 +56,8 @@ class Traffic(Service):
     def puts_by_topic(self) -> dict[str, int]:
         """Return the messages ever put to each topic, without light topics, which hold messages of other topics."""
         puts: dict[str, int] = {}
-        for topic, queue_id in self._store.queues():
-            if not is_light(topic):
-                puts[topic] = puts.get(topic, 0) + self._store.max_offset(topic, queue_id)
+        for topic, queue_id in self._store.usual_queues():
+            puts[topic] = puts.get(topic, 0) + self._store.max_offset(topic, queue_id)
         return puts
 
     def sample(self) -> None:

@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `ConsumerOffsetManager`.
 
 import logging
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import copy
 from typing import Final, TypeVar
 
@@ -51,8 +51,8 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
         """Return the offsets of all groups, including light ones; takes them out of the table."""
         found = OffsetMap()
         for key, queues in _taken(self.offset_table):
-            topic, group = split(key)
-            if is_light(topic):
+            if is_light(key):
+                topic, group = split(key)
                 for queue_id, offset in queues.items():
                     found.put(topic, group, queue_id, offset)
             else:
@@ -78,6 +78,8 @@ class ConsumerOffsets(VersionedTable):
         # Keys that changed since `take_deltas`; None while no replica follows.
         self._touched: set[str] | None = None
         self._is_handed_on = False
+        # Called with group and light topic after a change of a group's offset there, except by a master or a file.
+        self.on_light: Callable[[str, str], None] | None = None
 
     def decode(self, content: bytes) -> None:
         """Take over the offsets of the file.  Raises ProtocolError."""
@@ -114,6 +116,8 @@ class ConsumerOffsets(VersionedTable):
         self.changes += 1
         if self._touched is not None:
             self._touched.add(key)
+        if self.on_light is not None and is_light(topic):
+            self.on_light(group, topic)
         if before is not None and offset < before:
             peer_lines.warning(
                 logger, peer, "event=offset_moved_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
@@ -151,6 +155,9 @@ class ConsumerOffsets(VersionedTable):
         self.changes += 1
         if self._touched is not None:
             self._touched.update((key for key, _ in self._offsets.entries()) if key is None else (key,))
+        if self.on_light is not None and key is not None and is_light(key):
+            topic, group = split(key)
+            self.on_light(group, topic)
 
     # Offsets of pulls: delivered messages, committed or not
 
@@ -219,19 +226,13 @@ class ConsumerOffsets(VersionedTable):
         """Return the topics in which the group has offsets."""
         return self._offsets.topics_of(group)
 
-    def topics_by_group(self) -> dict[str, set[str]]:
-        """Return the topics in which each group has offsets."""
-        return at_once(self.grouped())
-
     def grouped(self) -> Generator[None, None, dict[str, set[str]]]:
         """Return the topics in which each group has offsets, in steps."""
-        topics: dict[str, set[str]] = {}
-        for number, (key, _) in enumerate(self._offsets.entries(), 1):
-            if not number % STEP_KEYS:
-                yield
-            topic, group = split(key)
-            topics.setdefault(group, set()).add(topic)
-        return topics
+        return _grouped(key for key, _ in self._offsets.entries())
+
+    def usual_grouped(self) -> Generator[None, None, dict[str, set[str]]]:
+        """As `grouped`, without light topics, of which there may be very many."""
+        return _grouped([key for key in self._offsets.usual if not is_light(key)])
 
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups that have offsets in the topic."""
@@ -286,20 +287,19 @@ class ConsumerOffsets(VersionedTable):
         Return whether any changed.  Then the file must change before the queue grows: after another crash an old offset
         would hide new messages.
         """
-        is_changed = False
-        for key, queues in self._offsets.entries():
-            topic, group = split(key)
-            for queue_id, offset in queues.items():
-                end = max_offset(topic, queue_id)
-                if offset > end:
-                    peer_lines.warning(
-                        logger, "", "event=offset_clamped group=%s topic=%s queue=%d from=%d to=%d",
-                        group, topic, queue_id, offset, end,
-                    )  # fmt: skip
-                    self._offsets.put(topic, group, queue_id, end)
-                    self._changed(key)
-                    is_changed = True
-        return is_changed
+        beyond = [
+            (topic, group, queue_id, offset, end)
+            for topic, group, queue_id, offset in self._offsets
+            if offset > (end := max_offset(topic, queue_id))
+        ]
+        for topic, group, queue_id, offset, end in beyond:
+            peer_lines.warning(
+                logger, "", "event=offset_clamped group=%s topic=%s queue=%d from=%d to=%d",
+                group, topic, queue_id, offset, end,
+            )  # fmt: skip
+            self._offsets.put(topic, group, queue_id, end)
+            self._changed(topic + SEPARATOR + group)
+        return bool(beyond)
 
     def replace(self, table: ConsumerOffsetTable) -> None:
         """Replace the table by a master's; offsets may be beyond the end of this replica's log."""
@@ -318,6 +318,8 @@ class ConsumerOffsets(VersionedTable):
                 if own is None or offset > own:
                     self._offsets.put(topic, group, queue_id, offset)
                     count += 1
+                    if self.on_light is not None and is_light(topic):
+                        self.on_light(group, topic)
         if count:
             self.data_version.next(self._clock.wall_ms())
             self._changed()
@@ -388,6 +390,16 @@ class ConsumerOffsets(VersionedTable):
         _BEFORE_SAVE()
         super()._write(content)
         _SAVED()
+
+
+def _grouped(keys: Iterable[str]) -> Generator[None, None, dict[str, set[str]]]:
+    topics: dict[str, set[str]] = {}
+    for number, key in enumerate(keys, 1):
+        if not number % STEP_KEYS:
+            yield
+        topic, group = split(key)
+        topics.setdefault(group, set()).add(topic)
+    return topics
 
 
 def text_of(table: ConsumerOffsetTable, offsets: Entries) -> Generator[None, None, bytes]:

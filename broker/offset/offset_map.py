@@ -4,7 +4,8 @@ A usual topic has a dictionary of its queues for each group.  A light topic has 
 hundreds of thousands of them: their offsets are in one dictionary for each group.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID, is_light
@@ -24,14 +25,25 @@ def split(key: str) -> tuple[str, str]:
 class OffsetMap:
     """``topic@group`` -> queue id -> offset."""
 
-    __slots__ = ("light", "usual")
+    __slots__ = ("_light_sums", "light", "usual")
 
     def __init__(self) -> None:
         self.usual: dict[str, dict[int, int]] = {}
         self.light: dict[str, dict[str, int]] = {}  # group -> light topic -> offset of its queue
+        self._light_sums: Counter[str] = Counter()  # of `light`, by group
 
     def __len__(self) -> int:
         return len(self.usual) + sum(map(len, self.light.values()))
+
+    def __iter__(self) -> Iterator[tuple[str, str, int, int]]:
+        """Iterate over topic, group, queue id and offset; the map must not change meanwhile."""
+        for key, queues in self.usual.items():
+            topic, group = split(key)
+            for queue_id, offset in queues.items():
+                yield topic, group, queue_id, offset
+        for group, topics in self.light.items():
+            for topic, offset in topics.items():
+                yield topic, group, LIGHT_QUEUE_ID, offset
 
     # Offsets
 
@@ -51,6 +63,7 @@ class OffsetMap:
                 topics = self.light[group] = {}
             before = topics.get(topic)
             topics[topic] = offset
+            self._light_sums[group] += offset - (before or 0)
             return before
         key = topic + SEPARATOR + group
         queues = self.usual.get(key)
@@ -81,10 +94,12 @@ class OffsetMap:
         """Remove the offsets of a group in a topic; return whether there were any."""
         was_there = self.usual.pop(topic + SEPARATOR + group, None) is not None
         topics = self.light.get(group) if is_light(topic) else None
-        if topics is not None and topics.pop(topic, None) is not None:
+        offset = None if topics is None else topics.pop(topic, None)
+        if offset is not None:
             was_there = True
+            self._light_sums[group] -= offset
             if not topics:
-                del self.light[group]
+                del self.light[group], self._light_sums[group]
         return was_there
 
     # All
@@ -97,6 +112,10 @@ class OffsetMap:
         usual = list(self.usual.items())
         light = [(group, list(topics.items())) for group, topics in self.light.items()]
         return _entries(usual, light)
+
+    def light_sums(self) -> Mapping[str, int]:
+        """Return the sum of the offsets of each group in light topics."""
+        return self._light_sums
 
     def topics_of(self, group: str) -> set[str]:
         """Return the topics in which a group has offsets."""

@@ -96,16 +96,13 @@ class LightConsumerOffsets(ConsumerOffsets):
 
     def totals(self) -> dict[str, int]:
         """As `ConsumerOffsets.totals`; light names count as one without enableLmqStats (`LmqBrokerStatsManager`)."""
-        totals = super().totals()
         if self._counts_each():
-            return totals
+            return super().totals()
         sums: dict[str, int] = {}
-        for key, total in totals.items():
-            topic, _, group = key.partition(SEPARATOR)
-            if is_light(topic) or is_light(group):
-                names = (LIGHT_PREFIX if is_light(name) else name for name in (topic, group))
-                key = SEPARATOR.join(names)
-            sums[key] = sums.get(key, 0) + total
+        for key, queues in list(self._offsets.usual.items()):
+            _add(sums, *split(key), sum(queues.values()))
+        for group, total in self._offsets.light_sums().items():
+            _add(sums, LIGHT_PREFIX, group, total)
         return sums
 
     def _table(self, version: DataVersion, entries: Entries) -> Generator[None, None, ConsumerOffsetTable]:
@@ -122,6 +119,11 @@ class LightConsumerOffsets(ConsumerOffsets):
                 table.offset_table[key] = queues
                 table.group_topic_map.setdefault(group, set()).add(topic)
         return table
+
+
+def _add(sums: dict[str, int], topic: str, group: str, total: int) -> None:
+    key = SEPARATOR.join(LIGHT_PREFIX if is_light(name) else name for name in (topic, group))
+    sums[key] = sums.get(key, 0) + total
 
 
 def _table(content: bytes) -> ConsumerOffsetTable:

@@ -6,12 +6,14 @@ Its rule also deletes an offset at the oldest message, so that message would be 
 """
 
 import logging
+from collections.abc import Generator
 from typing import Final
 
 from broker.core import BrokerCore
 from broker.periodic import Periodic
 from broker.service import Service
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.next_turn import in_turns
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 logger = logging.getLogger(__name__)
@@ -28,15 +30,20 @@ class IdleOffsets(Service):
     def periodic(self) -> list[Periodic]:
         return [Periodic("idle_offsets", _PERIOD_S, self.clean)]
 
-    def clean(self) -> None:
+    async def clean(self) -> None:
         """Delete the offsets that are idle now."""
+        await in_turns(self._steps())
+
+    def _steps(self) -> Generator[None, None, None]:
         core = self._core
         if not core.config.broker.enable_clean_expired_offset or not core.role.serves_group:
             return
-        for group, topics in core.offsets.topics_by_group().items():
+        grouped = yield from core.offsets.grouped()
+        for group, topics in grouped.items():
             if group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX):
                 continue
             for topic in topics:
+                yield
                 if core.consumers.find_subscription(group, topic) is None and self._has_expired(group, topic):
                     core.offsets.remove(group, topic)
                     peer_lines.info(logger, "", "event=idle_offsets_removed group=%s topic=%s", group, topic)

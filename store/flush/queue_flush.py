@@ -119,7 +119,7 @@ class QueueFlush:
                 self._flush_queues(1 if self._table.files.is_under_pressure else max(1, self._min_bytes))
 
     def _flush_queues(self, min_bytes: int) -> None:
-        for queues in self._slices():
+        for queues in self._slices(self._table.with_files()):
             self._flush([queue for queue in queues if queue.unflushed_bytes() >= min_bytes])
 
     def _flush(self, queues: list[LogicQueue]) -> list[int]:
@@ -137,7 +137,7 @@ class QueueFlush:
     def _flush_and_list(self, log_offset: int) -> QueueList:
         """Flush all queues, which have at least the records before `log_offset`; return how far each is flushed."""
         found = QueueList(log_offset, log_min_offset=self._log.min_offset)
-        for queues in self._slices():
+        for queues in self._slices(list(self._table)):
             for queue, end in zip(queues, self._flush(queues), strict=True):
                 if end:
                     found.end_units[queue.topic, queue.queue_id] = end
@@ -145,9 +145,8 @@ class QueueFlush:
                         found.first_units[queue.topic, queue.queue_id] = queue.first_unit
         return found
 
-    def _slices(self) -> Iterator[list[LogicQueue]]:
-        """Yield all queues, some at a time, with pauses in which senders get the interpreter."""
-        queues = list(self._table)
+    def _slices(self, queues: list[LogicQueue]) -> Iterator[list[LogicQueue]]:
+        """Yield `queues`, some at a time, with pauses in which senders get the interpreter."""
         for at in range(0, len(queues), _QUEUES_AT_ONCE):
             if at:
                 self._pause.wait(_PAUSE_S)

@@ -66,6 +66,7 @@ class ConsumeQueueTable:
         self._batch_directory: Path = config.batch_consume_queue_path
         self._batch_file_bytes = config.batch_consume_queue_file_bytes
         self.by_key: dict[tuple[str, int], LogicQueue] = {}
+        self.usual: dict[tuple[str, int], None] = {}  # keys of queues that are not light
         # Called when queues are removed, so that nobody keeps one in whose place another one may come.
         self.on_removed: list[Callable[[], None]] = []
         self._types: dict[str, QueueType] = {}
@@ -165,6 +166,8 @@ class ConsumeQueueTable:
             if is_light(topic):
                 self.light_count += 1
                 self.dispatches = True
+            else:
+                self.usual[topic, queue_id] = None
         return queue
 
     def _make(self, topic: str, queue_id: int) -> LogicQueue:
@@ -205,7 +208,13 @@ class ConsumeQueueTable:
 
     def _forget(self, topic: str, queue_id: int) -> LogicQueue:
         self.light_count -= is_light(topic)
+        self.usual.pop((topic, queue_id), None)
         return self.by_key.pop((topic, queue_id))
+
+    def with_files(self) -> list[LogicQueue]:
+        """Return the queues that may have unsynced entries: all but quiet light ones.  Any thread may call it."""
+        usual = [self.by_key.get(key) for key in list(self.usual)]
+        return [queue for queue in usual if queue is not None] + self._light.awake()
 
     def light(self) -> list[str]:
         """Return the names of all light queues."""
@@ -225,6 +234,7 @@ class ConsumeQueueTable:
         for queue in self:
             queue.destroy()
         self.by_key.clear()
+        self.usual.clear()
         self.light_count = 0
 
     def close(self) -> None:

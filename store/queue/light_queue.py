@@ -62,6 +62,10 @@ class LightQueues:
         self._awake.append(queue)
         self._look(_LOOKS)
 
+    def awake(self) -> list["LightQueue"]:
+        """Return the queues that have their `_Work`, perhaps some that were removed.  Any thread may call it."""
+        return list(self._awake)
+
     def rest(self) -> None:
         """Let some queues drop their `_Work`, if too many have it."""
         self._look(_LOOKS_AT_REST)

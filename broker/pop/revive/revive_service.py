@@ -78,7 +78,7 @@ class ReviveService(Service):
         count = max(
             core.config.broker.revive_queue_num,
             0 if config is None else config.read_queue_nums,
-            *(queue_id + 1 for name, queue_id in core.store.queues() if name == topic),
+            *(queue_id + 1 for name, queue_id in core.store.usual_queues() if name == topic),
             0,
         )
         for queue_id in range(count):

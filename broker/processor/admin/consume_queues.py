@@ -73,7 +73,7 @@ class QueueProcessor:
     def _exists(self, topic: str, queue_id: int) -> bool:
         config = self._topics.get(topic)
         declared = 0 if config is None else max(config.read_queue_nums, config.write_queue_nums)
-        return 0 <= queue_id < declared or (topic, queue_id) in self._store.queues()
+        return 0 <= queue_id < declared or self._store.has_queue(topic, queue_id)
 
     def _describe_filter(self, group: str, topic: str, body: QueryConsumeQueueResponseBody) -> None:
         body.subscription_data = self._consumers.find_subscription(group, topic)

@@ -1,17 +1,15 @@
 """What operators see of lite topics, and TRIGGER_LITE_DISPATCH.
 
-Source: RocketMQ 5.5.1, `LiteManagerProcessor`, `LiteConsumerLagCalculator`.  Beyond it the lag of a group is that of
-its parent's lite topics now, without a scan of all offsets, and needs no key of the configuration.
+Source: RocketMQ 5.5.1, `LiteManagerProcessor`.  Beyond it the oldest lags need no key of the configuration.
 """
 
-import heapq
-from collections.abc import Generator
 from itertools import islice
 from typing import Final
 
 from broker.core import BrokerCore
 from broker.lite.admission import LiteAdmission
 from broker.lite.events import LiteEvents
+from broker.lite.lags import LiteLags
 from broker.lite.lite_queues import LiteQueues
 from broker.lite.order import LITE_QUEUE_ID, LiteOrder
 from broker.lite.subscriptions import LiteSubscriptions
@@ -55,6 +53,7 @@ class LiteInfoProcessor:
         events: LiteEvents,
         queues: LiteQueues,
         order: LiteOrder,
+        lags: LiteLags,
     ) -> None:
         self._core = core
         self._admission = admission
@@ -62,6 +61,7 @@ class LiteInfoProcessor:
         self._events = events
         self._queues = queues
         self._order = order
+        self._lags = lags
 
     def routes(self) -> list[Route]:
         """Return the routes, with the actions of RocketMQ's headers."""
@@ -86,7 +86,7 @@ class LiteInfoProcessor:
             current_lmq_num=core.store.light_queue_count,
             lite_subscription_count=self._subscriptions.count,
             order_info_count=len(self._order),
-            cq_table_size=len(core.store.queues()),
+            cq_table_size=core.store.queue_count,
             offset_table_size=core.offsets.key_count,
             event_map_size=len(self._events),
             topic_meta=self._admission.expirations(),
@@ -174,26 +174,22 @@ class LiteInfoProcessor:
         if header.lite_topic:
             self._one_lag(body, lite_queue(how.parent, header.lite_topic), header.group)
         else:
-            lags = yield from self._lags(how.parent, header.group)
+            lag = yield from self._lags.of_group(how.parent, header.group)
             top = max(0, min(header.top_k, _MAX_TOP))
-            body.total_lag_count = sum(lag.lag_count for lag in lags)
-            times = [lag for lag in lags if lag.earliest_unconsumed_timestamp > 0]
-            body.lag_count_top_k = heapq.nlargest(top, lags, key=lambda lag: lag.lag_count)
-            body.lag_timestamp_top_k = heapq.nsmallest(top, times, key=lambda lag: lag.earliest_unconsumed_timestamp)
-            if times:
-                body.earliest_unconsumed_timestamp = min(lag.earliest_unconsumed_timestamp for lag in times)
+            largest = [self._lag_info(header.group, queue, lag.of(queue)) for queue in lag.largest(top)]
+            oldest = yield from self._lags.oldest(lag, header.group, max(top, 1))
+            body.total_lag_count = lag.total
+            body.lag_count_top_k = largest
+            body.lag_timestamp_top_k = [
+                self._lag_info(header.group, queue, lag.of(queue), time_ms) for time_ms, queue in oldest[:top]
+            ]
+            if oldest:
+                body.earliest_unconsumed_timestamp = oldest[0][0]
         return Response(body=dumps(body))
 
-    def _lags(self, parent: str, group: str) -> Generator[None, None, list[LiteLagInfo]]:
-        store, offsets, lags = self._core.store, self._core.offsets, list[LiteLagInfo]()
-        for number, queue in enumerate(self._queues.of_parent(parent), 1):
-            if not number % 64:
-                yield
-            committed, end = offsets.query(group, queue, LITE_QUEUE_ID), store.max_offset(queue, LITE_QUEUE_ID)
-            names = parent_and_lite(queue)
-            if names is not None and 0 <= committed < end:
-                lags.append(LiteLagInfo(names[1], end - committed, store.store_time(queue, LITE_QUEUE_ID, committed)))
-        return lags
+    def _lag_info(self, group: str, queue: str, count: int, time_ms: int | None = None) -> LiteLagInfo:
+        _, lite = parent_and_lite(queue) or ("", queue)
+        return LiteLagInfo(lite, count, self._lags.time_of(group, queue) if time_ms is None else time_ms)
 
     def _one_lag(self, body: GetLiteGroupInfoResponseBody, queue: str, group: str) -> None:
         store = self._core.store

@@ -11,7 +11,8 @@ from broker.lite.acks import LiteAcks
 from broker.lite.admission import LiteAdmission
 from broker.lite.events import LiteEvents
 from broker.lite.expiry import LiteExpiry
-from broker.lite.lite_queues import UNKNOWN, LiteQueues
+from broker.lite.lags import LiteLags
+from broker.lite.lite_queues import LiteQueues
 from broker.lite.offsets import LiteOffsets
 from broker.lite.order import LITE_QUEUE_ID, LiteOrder
 from broker.lite.subscriptions import LiteClient, LiteSubscriptions
@@ -52,6 +53,7 @@ class LiteService(Service):
         self._core = core
         self._admission = admission = LiteAdmission(core)
         self._queues = queues = LiteQueues()
+        self.lags = lags = LiteLags(core, admission, queues)
         self._locks = OrderLocks(core.config, core.clock, core.call_later, self._lock_freed)
         self._order = order = LiteOrder(core.clock, self._locks)
         self._offsets = LiteOffsets(core, offsets, order)
@@ -63,8 +65,8 @@ class LiteService(Service):
             core, admission, self.subscriptions, self.events, self._offsets, order, self._held
         )
         self._changes = LiteSubscriptionProcessor(admission, self.subscriptions, core.store.light_name)
-        self._info = LiteInfoProcessor(core, admission, self.subscriptions, self.events, queues, order)
-        self._expiry = LiteExpiry(core, admission, queues, order)
+        self._info = LiteInfoProcessor(core, admission, self.subscriptions, self.events, queues, order, lags)
+        self._expiry = LiteExpiry(core, admission, queues, order, lags)
         self._deletions: set[asyncio.Task[None]] = set()  # of lite topics of deleted parents
 
     def _max_events(self, group: str) -> int:
@@ -118,8 +120,7 @@ class LiteService(Service):
     def start(self) -> None:
         """Follow the messages of lite topics."""
         if self._admission.is_enabled:
-            for queue in self._core.store.light_queues():
-                self._queues.arrived(queue, UNKNOWN)
+            self._queues.found(self._core.store.light_queues())
             self._core.store.on_arrival.append(self._arrived)
             self._core.topics.on_gone.append(self._parent_gone)
 
@@ -146,6 +147,7 @@ class LiteService(Service):
             now_ms = self._core.clock.wall_ms()
             for queue in queues:
                 self._queues.arrived(queue, now_ms)
+            self.lags.arrived(queues, now_ms)
             self.events.arrived(queues)
 
     def _lock_freed(self, key: QueueKey) -> None:

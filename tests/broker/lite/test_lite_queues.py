@@ -2,7 +2,7 @@
 
 import gc
 
-from broker.lite.lite_queues import INTERVAL_MS, UNKNOWN, LiteQueues
+from broker.lite.lite_queues import INTERVAL_MS, LiteQueues
 from sprocket.remoting.message.lite_topics import lite_queue
 
 
@@ -38,7 +38,7 @@ def test_the_queues_of_the_oldest_interval_come_first_and_only_when_it_has_ended
 def test_times_from_before_the_start_are_learned_late_and_a_new_message_counts() -> None:
     queues = LiteQueues()
     for name in ("a", "b", "c"):
-        queues.arrived(_q(name), UNKNOWN)
+        queues.found([_q(name)])
     queues.arrived(_q("b"), 100 * INTERVAL_MS)
     assert queues.unknown("P") == [_q("a"), _q("c")]
     for name, minute in (("a", 70), ("c", 60), ("b", 50), ("gone", 1)):

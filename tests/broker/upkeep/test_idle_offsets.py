@@ -8,6 +8,7 @@ import pytest
 from broker.core import BrokerCore
 from broker.server import Broker
 from broker.upkeep.idle_offsets import IdleOffsets
+from sprocket.common.next_turn import at_once
 from store.tier.tiered_reads import TieredReads
 from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
@@ -34,8 +35,8 @@ def idle_offsets(broker: Broker) -> IdleOffsets:
 async def test_what_is_forgotten(tmp_path: Path, enabled: bool) -> None:
     async with running_broker(tmp_path, enable_clean_expired_offset=enabled) as (broker, client):
         await _commit_everything(broker, client)
-        idle_offsets(broker).clean()
-        left = broker.offsets.topics_by_group()
+        await idle_offsets(broker).clean()
+        left = at_once(broker.offsets.grouped())
     kept = {
         GROUP: {TOPIC},  # connected
         "AtTheOldest": {TOPIC},
