@@ -57,8 +57,8 @@ _NO_EFFECT = """\
 They are those of RocketMQ 5.3.3 and 5.5.1; each causes a warning. Of the newer ones,
 `liteLagLatencyCollectEnable` and `liteLagLatencyTopK` limit what a broker notes about the oldest messages of lite
 topics, which ours always knows, and `liteEvent*` are about a repeated search for their messages, which no broker of
-ours needs. `*RocksDB*`, `*Rocksdb*` and `combineCQ*` are about RocksDB, which Sprocket does not use. Lists of topics and
-groups are deleted without a limit (`batchDelete*MaxRate`).
+ours needs. `*RocksDB*`, `*Rocksdb*` and `combineCQ*` are about RocksDB, which Sprocket does not use. Lists of topics
+and groups are deleted without a limit (`batchDelete*MaxRate`).
 """
 
 
