@@ -1,0 +1,184 @@
+"""Reads one queue for a channel: pops, keeps what is held invisible, acknowledges in batches.
+
+Everything here runs in the loop of the connection, which is not the thread of the application.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sprocket.client.connection.wakeup import Wakeup
+from sprocket.client.pop.pop_requests import MAX_POP_NUMS
+from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.simple_consumer import SimpleConsumer
+from sprocket.common.errors import SprocketError
+from sprocket.contrib.kombu.bindings import QueueBindings
+from sprocket.contrib.kombu.payload import ForeignMessage, Payload, decoded, is_expired
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+# A message that goes back is visible to others after this time.
+GIVE_BACK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message for the application: the payload, and what settles it."""
+
+    reader: "QueueReader"
+    payload: Payload
+    popped: PoppedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`room` tells how many more messages the channel takes now; `ttl_ms` is the queue's `x-message-ttl`."""
+
+    room: Callable[[], int]
+    invisible_s: float
+    ttl_ms: int | None
+
+
+class QueueReader:
+    """The consumer of one queue on one channel."""
+
+    def __init__(
+        self,
+        bindings: QueueBindings,
+        consumer: SimpleConsumer,
+        limits: Limits,
+        deliver: Callable[[Sequence[Delivery]], Sequence[Delivery]],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        """`deliver` hands messages to the channel and returns those that it has no more room for."""
+        self.bindings = bindings
+        self._consumer = consumer
+        self._limits = limits
+        self._deliver = deliver
+        self._wall_ms = wall_ms
+        self._has_room = Wakeup()
+        self._held: set[PoppedMessage] = set()
+        self._done: list[PoppedMessage] = []
+        self._acking: asyncio.Task[None] | None = None
+        self._loop: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    # Taking
+
+    def start(self) -> None:
+        """Begin to read; a second call does nothing."""
+        if self._loop is None:
+            self._loop = asyncio.ensure_future(self._read())
+
+    async def stop(self) -> None:
+        """Read no more; what was delivered may still be settled."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+
+    def room_changed(self) -> None:
+        """Tell that the channel may take more messages."""
+        self._has_room.set()
+
+    async def _read(self) -> None:
+        while True:
+            room = self._limits.room()
+            if room <= 0:
+                await self._has_room.wait()
+                continue
+            try:
+                for surplus in self._deliver(await self.take(room)):
+                    await self.give_back(surplus.popped)
+            except SprocketError as error:
+                logger.info("event=queue_not_read queue=%s reason=%r", self.bindings.queue, str(error))
+                await self._has_room.wait(_RETRY_S)
+
+    async def take(self, count: int, wait_s: float | None = None) -> list[Delivery]:
+        """Return up to `count` messages, waiting for them `wait_s`, or as long as brokers hold a pop by default.
+
+        What is not for this queue, has expired or is no message of kombu is settled here.  Raises as
+        `SimpleConsumer.receive`.
+        """
+        popped = await self._consumer.receive(
+            min(count, MAX_POP_NUMS), invisible=self._limits.invisible_s, wait_s=wait_s
+        )
+        return [delivery for one in popped if (delivery := await self._delivery(one)) is not None]
+
+    async def _delivery(self, popped: PoppedMessage) -> Delivery | None:
+        try:
+            payload = decoded(popped.body)
+        except (ForeignMessage, SprocketError) as error:
+            await self._consumer.dead_letter(popped, str(error))
+            return None
+        info: dict[str, Any] = payload["properties"]["delivery_info"]
+        wanted = self.bindings.wants(info["exchange"] or "", info.get("routing_key") or "")
+        if not wanted or is_expired(payload, popped.message.born_timestamp_ms, self._wall_ms(), self._limits.ttl_ms):
+            self._settle(popped)
+            return None
+        if popped.reconsume_times > 0:
+            info["redelivered"] = True
+        self._held.add(popped)
+        if self._renewing is None:
+            self._renewing = asyncio.ensure_future(self._renew())
+        return Delivery(self, payload, popped)
+
+    # Settling
+
+    def ack(self, popped: PoppedMessage) -> None:
+        """Count `popped` as consumed, with all others of this turn of the loop."""
+        if popped in self._held:
+            self._held.discard(popped)
+            self._settle(popped)
+        self._has_room.set()
+
+    def _settle(self, popped: PoppedMessage) -> None:
+        self._done.append(popped)
+        if self._acking is None:
+            self._acking = asyncio.ensure_future(self._ack_all())
+
+    async def _ack_all(self) -> None:
+        while self._done:
+            done, self._done = self._done, []
+            try:
+                await self._consumer.ack_all(done)
+            except SprocketError as error:
+                # They come again after their invisible time.
+                logger.info("event=not_acknowledged queue=%s reason=%r", self.bindings.queue, str(error))
+        self._acking = None
+
+    async def give_back(self, popped: PoppedMessage) -> None:
+        """Make `popped` visible to others again, as a message that was delivered before."""
+        if popped in self._held:
+            self._held.discard(popped)
+            await self._try(self._consumer.nack, popped, GIVE_BACK_S)
+        self._has_room.set()
+
+    async def _renew(self) -> None:
+        """Keep what the application holds invisible, as long as this process lives."""
+        now = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(self._limits.invisible_s / 4)
+            soon = now() + self._limits.invisible_s / 2
+            for popped in [one for one in self._held if one.invisible_until < soon]:
+                if popped in self._held:
+                    await self._try(self._consumer.extend, popped, self._limits.invisible_s)
+
+    async def _try(self, action: Callable[[PoppedMessage, float], Any], popped: PoppedMessage, seconds: float) -> None:
+        try:
+            await action(popped, seconds)
+        except SprocketError as error:
+            logger.info("event=not_changed queue=%s reason=%r", self.bindings.queue, str(error))
+
+    async def close(self) -> None:
+        """Give back all that is held, send outstanding acknowledgements, and close the consumer."""
+        await self.stop()
+        if self._renewing is not None:
+            self._renewing.cancel()
+        if self._acking is not None:
+            await self._acking
+        await asyncio.gather(*(self.give_back(popped) for popped in list(self._held)))
+        await self._consumer.close()
