@@ -1,6 +1,5 @@
 """The channel: AMQP's methods as the users of kombu call them, in the thread of the application."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from queue import Empty
@@ -227,7 +226,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             async def opened() -> QueueReader:
                 deliver = partial(transport.inbox.add, self)
                 consumer = transport.cluster.consumer(bindings)
-                return QueueReader(bindings, consumer, limits, deliver, lambda: time.time_ns() // 1_000_000)
+                return QueueReader(bindings, consumer, limits, deliver, transport.clock.wall_ms)
 
             self._bind(bindings)
             reader = self._readers[queue] = shared_loop.call(opened())

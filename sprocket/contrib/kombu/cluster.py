@@ -3,7 +3,6 @@
 Everything here runs in the loop of the connection.
 """
 
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +13,7 @@ from sprocket.client.admin.group_admin import TO_END, GroupAdmin
 from sprocket.client.connect import Connection
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.simple_consumer import SimpleConsumer
+from sprocket.common.clock import Clock
 from sprocket.contrib.kombu.bindings import QueueBindings, publish_topic
 from sprocket.contrib.kombu.names import group_of, topic_of
 from sprocket.contrib.kombu.payload import Payload, encoded
@@ -37,9 +37,10 @@ class Naming:
 class Cluster:
     """The cluster of one connection of kombu."""
 
-    def __init__(self, connection: Connection, naming: Naming) -> None:
+    def __init__(self, connection: Connection, naming: Naming, clock: Clock) -> None:
         self._mq = connection
         self._naming = naming
+        self._clock = clock
         self._topics: set[str] = set()
         self._missing: dict[str, float] = {}
         self._with_priority: set[str] = set()
@@ -87,14 +88,14 @@ class Cluster:
     async def _exists(self, topic: str) -> bool:
         if topic in self._topics:
             return True
-        if self._missing.get(topic, 0.0) > time.monotonic():
+        if self._missing.get(topic, 0.0) > self._clock.monotonic():
             return False
         try:
             await self._admin.topic_route(topic)
         except AdminError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            self._missing[topic] = time.monotonic() + _MISSING_S
+            self._missing[topic] = self._clock.monotonic() + _MISSING_S
             return False
         self._topics.add(topic)
         self._missing.pop(topic, None)
@@ -111,7 +112,7 @@ class Cluster:
         topic = publish_topic(exchange, routing_key, known, self._naming.prefix)
         await self.ensure_topic(topic)
         has_priority = topic in self._with_priority
-        message = encoded(topic, payload, routing_key, time.time_ns() // 1_000_000, has_priority=has_priority)
+        message = encoded(topic, payload, routing_key, self._clock.wall_ms(), has_priority=has_priority)
         await self._mq.producer().send(message)
 
     def consumer(self, bindings: QueueBindings) -> SimpleConsumer:

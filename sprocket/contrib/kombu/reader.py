@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sprocket.client.connection.wakeup import Wakeup
+from sprocket.client.connection.wakeup import Wakeup, pause
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.simple_consumer import SimpleConsumer
@@ -161,7 +161,7 @@ class QueueReader:
         """Keep what the application holds invisible, as long as this process lives."""
         now = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(self._limits.invisible_s / 4)
+            await pause(self._limits.invisible_s / 4)
             soon = now() + self._limits.invisible_s / 2
             for popped in [one for one in self._held if one.invisible_until < soon]:
                 if popped in self._held:

@@ -1,7 +1,6 @@
 """The transport: one connection to a cluster, and the delivery of what arrives."""
 
 import os
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from kombu.transport import base, virtual
 from sprocket.client.connect import connect
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.errors import BrokerRefused, IllegalArgument
+from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from sprocket.contrib.kombu.channel import Channel
 from sprocket.contrib.kombu.cluster import Cluster, Naming
@@ -68,6 +68,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
             known = ", ".join(["namesrv", "visibility_timeout", *_OPTIONS])
             raise IllegalArgument(f"broker_transport_options: {', '.join(unknown)} is unknown; there are {known}")
         self._pid = os.getpid()
+        self.clock = SystemClock()
         given = {name: kind(options[name]) for name, kind in _OPTIONS.items() if name in options}
         host = client.virtual_host or "/"
         if host != "/":
@@ -109,7 +110,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         credentials = _credentials(info.userid, info.password)
         servers = info.transport_options.get("namesrv") or host
         mq = connect(servers, credentials=credentials, tls=_tls(info.ssl))
-        cluster = Cluster(mq, self.naming)
+        cluster = Cluster(mq, self.naming, self.clock)
         shared_loop.acquire()
         try:
             shared_loop.call(cluster.start())
@@ -148,9 +149,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def drain_events(self, connection: object, timeout: float | None = None) -> None:
         """Deliver what has arrived, waiting `timeout` seconds for the first message.  Raises TimeoutError."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else self.clock.monotonic() + timeout
         while not self._deliver_waiting():
-            left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            left_s = None if deadline is None else max(deadline - self.clock.monotonic(), 0.0)
             if not self.inbox.wait(left_s):
                 raise TimeoutError
             self.inbox.clear()
