@@ -48,7 +48,8 @@ def test_the_files_that_share_a_spark_session_are_those_that_use_it() -> None:
 
 def test_files_that_share_a_spark_session_and_those_of_real_clients_may_run_again() -> None:
     real = {file for file in FILES if file.startswith("tests/compat/")} | SPARK_SESSION
-    assert sorted(file for file in real if not place_of(file).unsteady) == ["tests/compat/storms/test_matrix_page.py"]
+    pure = ["tests/compat/storms/test_matrix_page.py", "tests/compat/test_acceptance_page.py"]
+    assert sorted(file for file in real if not place_of(file).unsteady) == pure
 
 
 def test_quick_has_one_seed_and_all_has_all(tier: None) -> None:

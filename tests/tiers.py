@@ -123,6 +123,7 @@ _FILES: Final = {
     "tests/client/connection/test_unique_id.py": _QUICK,
     "tests/compat/clients/test_java_client.py": _QUICK_CLIENT,
     "tests/compat/storms/test_matrix_page.py": _QUICK,
+    "tests/compat/test_acceptance_page.py": _QUICK,
     "tests/controller/test_processes.py": _FULL_PROCESSES,
     "tests/sprocket_cli/demo/test_next_steps.py": _QUICK,
     "tests/sprocket_cli/demo/test_verdict.py": _QUICK,

@@ -29,9 +29,9 @@ from benchmarks.proxy import canned
 from benchmarks.system.process import cpu_s, machine, memory
 from sprocket.testing import Broker
 from tests.compat import maven
+from tests.compat.proxies.apache_proxy import ApacheProxy
 from tests.compat.proxies.proxy_clients import java_classpath
 from tests.compat.proxies.proxy_rig import OwnBroker, ProxyProcess, prepare
-from tests.compat.proxies.test_mixed_proxies import ApacheProxy
 
 OURS, APACHE, OTHER = "ours", "apache", "other"
 LOCAL, APACHE_LOCAL, OTHER_LOCAL = "local", "apache-local", "other-local"

@@ -283,8 +283,9 @@ class ApacheCluster(Cluster):
         properties: Mapping[str, str] | None = None,
         broker_heap: Sequence[str] = SMALL_HEAP,
         name_server_heap: Sequence[str] = SMALL_NAME_SERVER_HEAP,
+        version: str = maven.APACHE_VERSION,
     ) -> None:
-        self._classpath = maven.apache_classpath()
+        self._classpath = maven.apache_classpath(version)
         self._broker_heap = broker_heap
         self._name_server_heap = name_server_heap
         super().__init__(directory, brokers=brokers, slaves=slaves, name_servers=name_servers, properties=properties)

@@ -20,6 +20,8 @@ SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 CLIENT_VERSIONS = ("4.9.8", "5.5.0", "5.3.3")
 # Servers and tools of another version: COMPAT_APACHE_VERSION=5.5.0 make test ARGS="--tier all tests/compat"
 APACHE_VERSION = os.environ.get("COMPAT_APACHE_VERSION", "5.3.3")
+# Versions of which Maven Central has the broker alone, and the whole ones before them.
+_NOT_OF_EVERY_VERSION = {"5.5.1": "5.5.0"}
 _BUILD_LIMIT_S = 480
 
 
@@ -58,18 +60,20 @@ def client_classpath(version: str) -> str:
 
 
 def apache_classpath(version: str = APACHE_VERSION) -> str:
-    """Apache RocketMQ's name server, broker and tools."""
+    """Apache RocketMQ's broker, and its name server and tools of the newest version up to this one."""
     target = BUILD / f"apache-{version}"
     pom = JAVA_SOURCES / "apache" / "pom.xml"
-    _build(pom, target, [pom], f"-Drocketmq.version={version}")
+    others = _NOT_OF_EVERY_VERSION.get(version, version)
+    _build(pom, target, [pom], f"-Drocketmq.version={version}", f"-Drocketmq.others.version={others}")
     return f"{target / 'lib'}/*"
 
 
-def proxy_classpath() -> str:
-    """Apache RocketMQ's proxy."""
-    target = BUILD / f"proxy-{APACHE_VERSION}"
+def proxy_classpath(version: str = APACHE_VERSION) -> str:
+    """Apache RocketMQ's proxy, of the newest version up to this one."""
+    version = _NOT_OF_EVERY_VERSION.get(version, version)
+    target = BUILD / f"proxy-{version}"
     pom = JAVA_SOURCES / "proxy" / "pom.xml"
-    _build(pom, target, [pom], f"-Drocketmq.version={APACHE_VERSION}")
+    _build(pom, target, [pom], f"-Drocketmq.version={version}")
     return f"{target / 'lib'}/*"
 
 

@@ -10,8 +10,9 @@ RocketMQ's updateTopic adds queues at once, and keys overtake.
 """
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,6 +90,11 @@ class Growing:
         return [each.attributes.get(SHARDING_QUEUES) for each in self._all]
 
     @property
+    def may_be_half_grown(self) -> bool:
+        """Whether some brokers may have new queues already, of a run that stopped: the pause must not just end."""
+        return any(self.counts) and len({each.write_queue_nums for each in self._all}) > 1
+
+    @property
     def _all(self) -> Sequence[TopicConfigAndQueueMapping]:
         return list(self.configs.values())
 
@@ -96,10 +102,21 @@ class Growing:
 class TopicGrowth:
     """Growth of topics.  Raises AdminError and MappingError; a repeated call goes on."""
 
-    def __init__(self, admin: AdminClient, static: StaticTopics, say: Say) -> None:
+    def __init__(
+        self,
+        admin: AdminClient,
+        static: StaticTopics,
+        say: Say,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = pause,
+    ) -> None:
+        """`monotonic` returns seconds, and `pause` waits for some."""
         self._admin = admin
         self._static = static
         self._say = say
+        self._monotonic = monotonic
+        self._pause = pause
 
     async def grow(self, topic: str, queues: int, limits: Limits, skipped_groups: Collection[str] = ()) -> None:
         """Give a topic `queues` queues: a static one in all, another one on each of its brokers."""
@@ -118,7 +135,10 @@ class TopicGrowth:
                 await self._set(growing, "0")
                 await self._until_read(growing, limits, skipped_groups)
             except (Exception, asyncio.CancelledError):
-                await self._give_up(growing)
+                if growing.may_be_half_grown:
+                    self._say(f"{topic}: messages with a sharding key wait until the command is repeated")
+                else:
+                    await self._give_up(growing)
                 raise
             self._say(f"{topic}: queues are added")
             await self._add(growing, queues)
@@ -129,7 +149,7 @@ class TopicGrowth:
             self._say(f"{topic}: keys choose from {total} queues")
             await self._set(growing, total)
         self._say(f"{topic}: messages with a sharding key are taken; for {limits.settle_s:g} s old routes are refused")
-        await pause(limits.settle_s)
+        await self._pause(limits.settle_s)
         # Without a broker, keys choose from fewer queues; until it is back, the check keeps their order.
         await self._shown_everywhere(growing, queues)
         await self._set(growing, None)
@@ -189,8 +209,7 @@ class TopicGrowth:
         self, growing: Growing, max_lag: int, limit_s: float, skipped: Collection[str], failure: str
     ) -> None:
         """Wait until each group has at most `max_lag` messages to read before the present ends of the queues."""
-        time = asyncio.get_running_loop().time
-        deadline = time() + limit_s
+        deadline = self._monotonic() + limit_s
         ends, shown = await self._ends(growing), ""
         while True:
             lags = await self._lags(growing, ends, skipped)
@@ -198,12 +217,12 @@ class TopicGrowth:
             if not behind:
                 return
             text = ", ".join(f"group {group} has {lag} to read" for group, lag in sorted(behind.items()))
-            if time() >= deadline:
+            if self._monotonic() >= deadline:
                 raise GrowthEnded(f"topic {growing.topic} does not grow: {failure}: {text}")
             if text != shown:
                 self._say(f"{growing.topic}: {text}")
                 shown = text
-            await pause(_LOOK_S)
+            await self._pause(_LOOK_S)
             if max_lag:
                 ends = await self._ends(growing)
 
@@ -272,7 +291,7 @@ class TopicGrowth:
                 routes.append(len(publish) if all(count[name] == queues for name in names) else None)
             if routes and routes[0] is not None and set(routes) == {routes[0]}:
                 return routes[0]
-            await pause(_LOOK_S)
+            await self._pause(_LOOK_S)
 
 
 def _behind(offsets: OffsetWrapper | None, end: int) -> int:

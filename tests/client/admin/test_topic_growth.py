@@ -110,6 +110,26 @@ async def test_growth_that_stopped_goes_on_or_is_ended_with_the_former_number(tm
         assert {each.write_queue_nums for each in (await here.static.configs(TOPIC)).values()} == {2}
 
 
+async def test_keys_wait_on_if_a_growth_that_added_some_queues_cannot_end(tmp_path: Path) -> None:
+    """To end the pause would let keys choose from the new queues of one broker."""
+    async with site(tmp_path, auto_create_subscription_group=True) as two, AdminClient(two.name_server) as admin:
+        here = Grown(two, admin)
+        await here.make()
+        async with Producer("PG", two.name_server) as producer:
+            await producer.send(Message(TOPIC, b"1"), sharding_key="k")
+        async with Consumer("g", [TOPIC], two.name_server, consume_from=ConsumeFrom.FIRST) as consumer:
+            message = await anext(consumer)
+            await here.attribute("0")
+            config = (await here.static.configs(TOPIC))[A]
+            await admin.create_topic(two.clients[A].address, TopicConfig(TOPIC, 4, 4, config.perm))
+            with pytest.raises(GrowthEnded):
+                await here.growth.grow(TOPIC, 4, FAST)
+            assert await here.attributes() == {"0"}
+            await consumer.ack(message)
+        await here.growth.grow(TOPIC, 4, FAST)
+        assert await here.attributes() == {None}
+
+
 async def test_the_attribute_is_a_number(tmp_path: Path) -> None:
     async with site(tmp_path) as two, AdminClient(two.name_server) as admin:
         here = Grown(two, admin)

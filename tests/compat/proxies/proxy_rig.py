@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from sprocket.common.processes.child_process import ChildProcess, bound
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -13,7 +13,6 @@ from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.headers.admin import CreateTopicRequestHeader
-from sprocket.testing import Broker
 from tests.compat.java_client import Outcome
 from tests.compat.ports import free_port
 from tests.compat.proxies import proxy_clients
@@ -24,7 +23,17 @@ PROPERTIES = {
 }  # fmt: skip
 _START_LIMIT_S = 60
 # The scenario `renewal` works for 12 s on a message.
-_SETTINGS = {"defaultInvisibleTimeMills": "8000", "renewAheadTimeMillis": "5000", "renewSchedulePeriodMillis": "1000"}
+SETTINGS = {"defaultInvisibleTimeMills": "8000", "renewAheadTimeMillis": "5000", "renewSchedulePeriodMillis": "1000"}
+
+
+class Served(Protocol):
+    """What a proxy and scenarios must know of a broker."""
+
+    @property
+    def namesrv(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
 
 
 class OwnBroker:
@@ -50,7 +59,7 @@ class ProxyProcess:
 
     def __init__(
         self,
-        broker: Broker | OwnBroker,
+        broker: Served,
         folder: Path,
         settings: Mapping[str, str] | None = None,
         python: Path | None = None,
@@ -58,7 +67,7 @@ class ProxyProcess:
         """`python` is that of another checkout, whose proxy is to run."""
         self.broker = broker
         self._python = [] if python is None else [str(python)]
-        self._settings = {**_SETTINGS, **(settings or {})}
+        self._settings = {**SETTINGS, **(settings or {})}
         self._folder = folder
         self.port = free_port()
         self._remoting_port = free_port()
@@ -104,9 +113,7 @@ class ProxyProcess:
             self._process.end(how, 60.0)
 
 
-def prepare(
-    broker: Broker | OwnBroker, run: str, scenarios: Sequence[str], credentials: Credentials | None = None
-) -> None:
+def prepare(broker: Served, run: str, scenarios: Sequence[str], credentials: Credentials | None = None) -> None:
     """Create the topic and the group of each scenario."""
 
     async def create() -> None:

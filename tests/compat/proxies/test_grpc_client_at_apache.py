@@ -15,7 +15,7 @@ from sprocket import Message, ReceivedMessage, TransactionState
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.testing import Broker
 from tests.compat import maven
-from tests.compat.proxies.test_mixed_proxies import ApacheProxy
+from tests.compat.proxies.apache_proxy import ApacheProxy
 from tests.proxy.rig import create_group, create_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]

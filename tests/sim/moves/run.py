@@ -5,7 +5,7 @@ clients read routes with `topic_route`.  Only disk, network and time are simulat
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
@@ -60,7 +60,9 @@ class SimBroker:
         assert told.mapping_detail is not None
         check_detail(told.mapping_detail, TOPIC, self.name, told.write_queue_nums)
         old = None if self.config is None else self.config.mapping_detail
-        self.config = msgspec.structs.replace(told, mapping_detail=merged(old, told.mapping_detail, force=False))
+        attributes = {} if self.config is None else self.config.attributes
+        mapping = merged(old, told.mapping_detail, force=False)
+        self.config = msgspec.structs.replace(told, mapping_detail=mapping, attributes=attributes)
 
     def queue(self, number: int) -> list[tuple[str, int]]:
         return self.queues.setdefault(number, [])
@@ -120,17 +122,21 @@ class Run:
         self.answers: Counter[str] = Counter()
         self.brokers = {name: SimBroker(name) for name in BROKERS}
         self.now_ms = 1
-        admin = cast(AdminClient, SimAdmin(self.brokers))
-        self.topics = StaticTopics(admin, wall_ms=lambda: self.now_ms, random=lambda: self.random.getrandbits(9))
+        self.admin = cast(AdminClient, self._make_admin())
+        self.topics = StaticTopics(self.admin, wall_ms=lambda: self.now_ms, random=lambda: self.random.getrandbits(9))
         self._work: Coroutine[Any, Any, object] | None = None
         self._next = dict.fromkeys(KEYS, 0)  # to send
         self._read = dict.fromkeys(KEYS, 0)
         self._offsets: Counter[int] = Counter()
-        self._routes: list[TopicRoute] = []
+        self._routes: list[tuple[TopicRouteData, TopicRoute]] = []
         self._known: Counter[str] = Counter()  # position of each client's route
         # In an inexact move two brokers lead a queue: then clients must not have routes from before the last move.
         self._exact = seed % 2 == 0
         self._floor = 0
+        self._oldest = 40  # how many routes ago a client's is at most
+
+    def _make_admin(self) -> SimAdmin:
+        return SimAdmin(self.brokers)
 
     def report(self) -> str:
         """What gives it again."""
@@ -145,7 +151,7 @@ class Run:
         for broker in self.brokers.values():
             broker.is_up = True
         self._work = None
-        self._drive(self.topics.finish(TOPIC))
+        self._finish()
         for _ in range(_HEALING):
             self._step(self._pull)
             if not self._missing():
@@ -153,9 +159,17 @@ class Run:
         if missing := self._missing():
             self.problems.append(f"not read, sent: {missing}")
         configs = {name: each.config for name, each in self.brokers.items() if each.config is not None}
+        self._check_brokers(configs)
+        return self
+
+    def _check_brokers(self, configs: dict[str, TopicConfigAndQueueMapping]) -> None:
+        """Note a problem if brokers differ after the last change."""
         if is_unfinished(TOPIC, configs) or len(all_queues(configs)) != 6:
             self.problems.append("the mappings differ after the last move")
-        return self
+
+    def _finish(self) -> None:
+        """Bring what was stopped to its end."""
+        self._drive(self.topics.finish(TOPIC))
 
     def _missing(self) -> dict[str, tuple[int, int]]:
         """Return the next numbers to read and to send of keys with acknowledged messages that were not read."""
@@ -190,7 +204,7 @@ class Run:
     def _operate(self) -> None:
         if self._work is None:
             self._work = self._change()
-            self._floor = 0 if self._exact else len(self._routes)
+            self._floor = self._floor if self._exact else len(self._routes)
         try:
             self._work.send(None)
         except StopIteration:
@@ -217,19 +231,26 @@ class Run:
 
     def _route(self, client: str) -> TopicRoute:
         """Return the route of a client: an older one perhaps, but none from before its last one."""
+        return self._routes[self._shown_to(client)][1]
+
+    def _shown_to(self, client: str) -> int:
+        """Return the position of the route that a client gets now."""
         infos: dict[str, TopicQueueMappingInfo] = {}
+        queues = []
         for name, broker in self.brokers.items():
-            assert broker.config is not None and broker.config.mapping_detail is not None
-            infos[name] = broker.config.mapping_detail.info()
-        queues = [QueueData(name, 8, 8, 6) for name in BROKERS]
+            if broker.config is not None:
+                config = broker.config
+                queues.append(QueueData(name, config.read_queue_nums, config.write_queue_nums, 6))
+                if config.mapping_detail is not None:
+                    infos[name] = config.mapping_detail.info()
         members = [BrokerData("c", name, {0: name}) for name in BROKERS]
         data = TopicRouteData(None, queues, members, {}, infos)
-        self._routes.append(topic_route(TOPIC, data))
+        self._routes.append((data, topic_route(TOPIC, data)))
         newest = len(self._routes) - 1
         self._known[client] = self.random.randint(
-            max(self._known[client], min(self._floor, newest), newest - 40), newest
+            max(self._known[client], min(self._floor, newest), newest - self._oldest), newest
         )
-        return self._routes[self._known[client]]
+        return self._known[client]
 
     def _send(self) -> None:
         key = self.random.choice(KEYS)
@@ -247,7 +268,8 @@ class Run:
             self._next[key] += 1
 
     def _pull(self) -> None:
-        route, number = self._route("consumer"), self.random.randrange(6)
+        route = self._route("consumer")
+        number = self.random.choice(route.subscribe).queue_id
         leader = self.brokers.get(route.leaders.get(number, "") if route.leaders else "")
         if leader is None or not leader.is_up or leader.config is None or leader.config.mapping_detail is None:
             return
@@ -264,8 +286,11 @@ class Run:
         shown = logical_offsets(items, current, begin, Offsets(code, begin + len(found), 0, len(messages)))
         if shown.next_begin < offset:
             self.problems.append(f"queue {number}: after offset {offset} comes {shown.next_begin}")
+        self._note_read(found)
+        self._offsets[number] = shown.next_begin
+
+    def _note_read(self, found: Sequence[tuple[str, int]]) -> None:
         for key, value in found:
             if value > self._read[key]:
                 self.problems.append(f"{key}: {value} came before {self._read[key]}")
             self._read[key] = max(self._read[key], value + 1)
-        self._offsets[number] = shown.next_begin

@@ -1,0 +1,195 @@
+"""A run: a topic, plain or static, grows again and again while keys are sent; the tool and brokers stop at any request.
+
+The steps are those of `TopicGrowth`, and clients choose queues with `by_sharding_key`.  A consumer commits some time
+after it has read, name servers lag, and a producer's route may be as old as the pause at the end of a growth allows.
+Queues of a static topic move, too.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+import msgspec
+
+from broker.plan.table import Refused
+from broker.topic.attributes import sharding_queues
+from broker.topic.logical_queue import led_items
+from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.topic_growth import Limits, TopicGrowth
+from sprocket.client.send.queue_choice import by_sharding_key
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.bodies.stats import ConsumeStats, OffsetWrapper
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, TopicConfigAndQueueMapping
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import ReceivedResponse
+from tests.sim.moves.run import BROKERS, KEYS, TOPIC, Run, SimAdmin, SimBroker, Turn
+
+GROUP: Final = "g"
+_FIRST_QUEUES: Final = 2
+_MAX_QUEUES: Final = 9
+_LIMITS: Final = Limits(max_lag=20, lag_s=20.0, pause_s=20.0, settle_s=6.0)
+
+
+class GrowthAdmin(SimAdmin):
+    """The requests of `AdminClient` that growth needs."""
+
+    def __init__(self, brokers: dict[str, SimBroker], run: "GrowthRun") -> None:
+        super().__init__(brokers)
+        self._run = run
+
+    async def create_topic(self, address: str, config: TopicConfig) -> None:
+        broker = await self._at(address)
+        attributes = {} if broker.config is None else dict(broker.config.attributes)
+        for change, value in config.attributes.items():
+            attributes.pop(change[1:], None)
+            if change.startswith("+"):
+                attributes[change[1:]] = value
+        mapping = None if broker.config is None else broker.config.mapping_detail
+        broker.config = TopicConfigAndQueueMapping(
+            TOPIC, config.read_queue_nums, config.write_queue_nums, attributes=attributes, mapping_detail=mapping
+        )
+        await Turn()
+
+    async def topic_route(self, topic: str) -> TopicRouteData:
+        await Turn()
+        return self._run.known_data("tool")
+
+    async def groups_of_topic(self, topic: str) -> list[str]:
+        await Turn()
+        return [GROUP]
+
+    async def consume_stats(self, group: str, topic: str) -> ConsumeStats[MessageQueue]:
+        await Turn()
+        if not all(broker.is_up for broker in self._brokers.values()):
+            raise AdminError("a broker is down")
+        committed = self._run.committed
+        return ConsumeStats({queue: OffsetWrapper(0, offset, offset, 0) for queue, offset in committed.items()})
+
+    async def kv_config(self, namespace: str, key: str) -> str:
+        await Turn()
+        return ""
+
+    async def ask_name_servers(self, code: RequestCode, header: Any) -> dict[str, ReceivedResponse | AdminError]:
+        await Turn()
+        return {
+            name: ReceivedResponse(code=int(ResponseCode.SUCCESS), body=dumps(self._run.known_data(name)))
+            for name in ("namesrv-1", "namesrv-2")
+        }
+
+
+class GrowthRun(Run):
+    """One seed; odd ones have a static topic."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._is_static = seed % 2 == 1
+        self._exact = True
+        self._oldest = 1000
+        self._target = _FIRST_QUEUES
+        self._at: Counter[MessageQueue] = Counter()
+        self.committed: Counter[MessageQueue] = Counter()
+        self.growth = TopicGrowth(
+            self.admin, self.topics, lambda _: None, monotonic=lambda: self.now_ms / 1000, pause=self._pause
+        )
+
+    def _make_admin(self) -> SimAdmin:
+        return GrowthAdmin(self.brokers, self)
+
+    def report(self) -> str:
+        return super().report().replace("moves.soak", "moves.growth_soak")
+
+    def known_data(self, client: str) -> TopicRouteData:
+        """Return the route that a name server or a tool has."""
+        return self._routes[self._shown_to(client)][0]
+
+    async def _pause(self, seconds: float) -> None:
+        until, begun = self.now_ms + seconds * 1000, len(self._routes)
+        while self.now_ms < until:
+            await Turn()
+        if seconds >= _LIMITS.settle_s:
+            self._floor = max(self._floor, begun)  # producers have asked for the route since
+
+    async def _made(self) -> None:
+        if self._is_static:
+            await self.topics.create(TOPIC, await self.topics.creation(TOPIC, self._target, BROKERS, {}))
+            return
+        for name in BROKERS:
+            await self.admin.create_topic(name, TopicConfig(TOPIC, self._target, self._target))
+
+    # Operator
+
+    async def _change(self) -> None:
+        if self._is_static and self.random.random() < 0.3:
+            await super()._change()
+            return
+        if self._target < _MAX_QUEUES and self.random.random() < 0.7 and self._is_done():
+            self._target += 1
+        await self.growth.grow(TOPIC, self._target, _LIMITS)
+        self.answers["grown"] += 1
+
+    def _is_done(self) -> bool:
+        configs = [broker.config for broker in self.brokers.values() if broker.config is not None]
+        return len({msgspec.json.encode(config.attributes) for config in configs}) == 1 and all(
+            not config.attributes and self._queues_of(config) == self._target for config in configs
+        )
+
+    @staticmethod
+    def _queues_of(config: TopicConfigAndQueueMapping) -> int:
+        return config.write_queue_nums if config.mapping_detail is None else config.mapping_detail.total_queues
+
+    def _finish(self) -> None:
+        """Grow to the end; a consumer that reads too slowly lets it give up, and it is repeated."""
+        self._drive(self.topics.finish(TOPIC))
+        for _ in range(20):
+            work = self.growth.grow(TOPIC, self._target, _LIMITS)
+            try:
+                while True:
+                    work.send(None)
+                    self._step(self._pull)
+            except StopIteration:
+                return
+            except AdminError:
+                self.answers["failed"] += 1
+        self.problems.append("the topic does not grow to its end")
+
+    def _check_brokers(self, configs: dict[str, TopicConfigAndQueueMapping]) -> None:
+        if not self._is_done():
+            self.problems.append(f"brokers differ, or are not done: {configs}")
+
+    # Clients
+
+    def _send(self) -> None:
+        key = self.random.choice(KEYS)
+        route = self._route(key)
+        queue = by_sharding_key(route, key)
+        broker = self.brokers.get(route.broker_of(queue))
+        if broker is None or not broker.is_up or broker.config is None:
+            return
+        number: int | None = queue.queue_id
+        if broker.config.mapping_detail is not None:
+            items = led_items(broker.config.mapping_detail, queue.queue_id)
+            number = None if isinstance(items, Refused) else items[-1].queue_id
+        expected = sharding_queues(broker.config.attributes)
+        if number is None or expected not in (None, len(route.publish)):
+            self.answers["refused"] += 1
+            self._known[key] = len(self._routes) - 1  # the producer asks for the route
+            return
+        broker.queue(number).append((key, self._next[key]))
+        if self.random.random() < 0.9:  # otherwise the response is lost, and the message is sent again
+            self._next[key] += 1
+
+    def _pull(self) -> None:
+        if self.random.random() < 0.3:
+            self.committed.update(self._at - self.committed)
+        if self._is_static:
+            super()._pull()
+            self._at = Counter({MessageQueue(TOPIC, LOGICAL_BROKER, each): at for each, at in self._offsets.items()})
+            return
+        queue = self.random.choice(self._route("consumer").subscribe)
+        broker = self.brokers[queue.broker_name]
+        if broker.is_up:
+            found = broker.queue(queue.queue_id)[self._at[queue] : self._at[queue] + 4]
+            self._note_read(found)
+            self._at[queue] += len(found)
