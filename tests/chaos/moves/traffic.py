@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from sprocket import ClientSettings, ConsumeFrom, Consumer, Message, Producer
+from sprocket import ClientSettings, ConsumeFrom, Consumer, Message, Producer, SendStatus
 from sprocket.client.errors import ClientError
 
 KEYS: Final = tuple(f"key-{number}" for number in range(12))
@@ -80,10 +80,12 @@ class OrderedTraffic:
         while not self._is_over:
             message = Message(self.topic, b"%d" % number, keys=[key])
             try:
-                await producer.send(message, sharding_key=key, timeout_s=5)
+                sent = await producer.send(message, sharding_key=key, timeout_s=5)
             except ClientError:
                 await asyncio.sleep(0.02)
                 continue
+            if sent.status is not SendStatus.SEND_OK:
+                continue  # too few replicas have it
             self.acknowledged[key] = number
             number += 1
             await asyncio.sleep(0.005)
