@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from acl.peer_identity import BROKER
+from broker.archive.archive_service import ArchiveService
 from broker.auth.access_control import AccessControl
 from broker.auth.replica_identity import credentials
 from broker.client.queue_locks import QueueLocks
@@ -218,10 +219,8 @@ def build(
         deliveries.timer,
         pulls.broadcasts,
         *pops.services,
-        IdleOffsets(core),
-        MappingCleaning(core, brokers),
-        Forwarding(core, brokers),
-        QuotaUpkeep(core, brokers),
+        *upkeep_services(core, brokers),
+        ArchiveService(core, process.archive, process.epochs, holds_lease),
         core.ids,
         traffic,
         pulls.cold,
@@ -419,6 +418,11 @@ def slave_services(slave: Slave | None, pulls: Pulls) -> list[Service]:
         return []
     reads = [] if pulls.slave is None else [pulls.slave]
     return [slave.following, slave.sessions, *reads, slave.synchronize]
+
+
+def upkeep_services(core: BrokerCore, brokers: OtherBrokers) -> list[Service]:
+    """Return the services that tidy up, in the order of their start."""
+    return [IdleOffsets(core), MappingCleaning(core, brokers), Forwarding(core, brokers), QuotaUpkeep(core, brokers)]
 
 
 def build_pre_online(

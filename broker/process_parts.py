@@ -31,6 +31,7 @@ from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls, ServerTls
 from store.disk.disk import Disk
 from store.queue.logic_queue import QueueType
+from store.tier.group_store import GroupStore, open_group_store
 
 
 class QueueTypes:
@@ -74,6 +75,7 @@ class ProcessParts:
     creations: CreationTimes
     disk: Disk | None
     epochs: EpochFile | None  # of the log, only with controllers
+    archive: GroupStore | None  # of the log, only with tiered storage
     services: Sequence[Service]
 
 
@@ -110,5 +112,6 @@ def build_process_parts(
         flow=MessageFlow(), latency=RpcLatency() if is_exporting(config) else None, creations=CreationTimes(clock),
 
         disk=disk, epochs=epochs,
+        archive=open_group_store(store, config.broker_cluster_name, config.broker_name, clock),
         services=[access, users, identity, NameServerProbe(live, access, client_tls), *others],
     )  # fmt: skip

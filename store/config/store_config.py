@@ -17,6 +17,7 @@ from store.config.compaction_config import CompactionConfig
 from store.config.delay_levels import parse_delay_levels
 from store.config.dledger_config import DLedgerConfig
 from store.config.ha_config import HaConfig
+from store.config.tier_config import TierConfig
 from store.config.tier_read_config import TierReadConfig
 from store.config.timer_config import TimerConfig
 from store.layout import (
@@ -44,7 +45,7 @@ class FlushDiskType(StrEnum):
 
 
 @dataclass(frozen=True)
-class StoreConfig(TimerConfig, HaConfig, ColdConfig, CompactionConfig, DLedgerConfig, TierReadConfig):
+class StoreConfig(TimerConfig, HaConfig, ColdConfig, CompactionConfig, DLedgerConfig, TierConfig, TierReadConfig):
     """Settings of the store, a part of the broker's configuration.  `check` runs when the store starts."""
 
     store_path_root_dir: Path = field(

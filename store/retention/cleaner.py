@@ -122,6 +122,7 @@ class Cleaner:
         self._manual_rounds = 0
         self._is_manual = False
         self._is_stuck = False
+        self._archived_end: int | None = None
         self._pinned = PinnedFiles(clock)
         # Shared with the thread.
         self._leases = self._leases_of(config)
@@ -180,6 +181,10 @@ class Cleaner:
         self._manual_rounds = _MANUAL_ROUNDS
         self._next_round_s = self._clock.monotonic()
         peer_lines.info(_log, "", "event=cleaning_requested reserved_hours=%d", self._config.file_reserved_time)
+
+    def keep_until_archived(self, end: int | None) -> None:
+        """Remove no segment that ends after `end`, which is where the archive ends; None: there is no archive."""
+        self._archived_end = end
 
     def retain(self, rules: Mapping[str, TopicRule]) -> None:
         """Replace the topics' rules and apply them now."""
@@ -262,8 +267,8 @@ class Cleaner:
         elif is_short and not self._is_stuck:
             self._is_stuck = True
             _log.warning(
-                "event=nothing_to_remove reason=%s disk_used=%.3f leases=%d log_min=%d",
-                reason.value, look.use.highest, len(look.leases), self._commit_log.min_offset,
+                "event=nothing_to_remove reason=%s disk_used=%.3f leases=%d log_min=%d archived_end=%s",
+                reason.value, look.use.highest, len(look.leases), self._commit_log.min_offset, self._archived_end,
             )  # fmt: skip
 
     def _oldest_segment(self, leases: Iterable[Lease], now_ms: int) -> Segment:
@@ -272,8 +277,10 @@ class Cleaner:
         times = [partial(log.segment_time, start + size * k) for k in range(LOOK_AHEAD + 1)]
         expired = is_expired(now_ms, self._config.file_reserved_time, times)
         flushed = self._confirmation.flushed_offset
-        needed = self._compaction.held_from()
-        return Segment(start, start + size, expired, held_from(leases), flushed, log.wrote_offset, needed)
+        needed = [offset for offset in (self._compaction.held_from(), self._archived_end) if offset is not None]
+        return Segment(
+            start, start + size, expired, held_from(leases), flushed, log.wrote_offset, min(needed, default=None)
+        )  # fmt: skip
 
     def _detach_oldest(self, reason: Reason, look: Look) -> None:
         file = self._commit_log.drop_oldest()

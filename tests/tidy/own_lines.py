@@ -37,6 +37,7 @@ _BY_REASON = {
         required_acks raft_leader epoch_begun master_changed master_seen handover_fetched handover_pushed ha_sessions
         ha_protocol brokers_forgotten""",
     "work of our own at its own pace: a period, or a pause before the next try": """
+        archive_claimed archive_cut archive_gap archive_deleted
         periodic_work_failed heartbeat_unanswered heartbeat_failed members_unknown controller_not_found
         master_not_followed master_not_asked registered unregistered register_failed unregister_failed auth_followed
         auth_not_followed slave_synchronized table_synchronized table_not_synchronized replicas_missing sample_failed

@@ -1,0 +1,1 @@
+"""The archive of the broker's log: upload, and what the local disk may drop."""

@@ -1,0 +1,78 @@
+"""The broker's log, topics and tables as the writer of the archive sees them."""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.core import BrokerCore
+from broker.topic.attributes import RESERVE_TIME, bound
+from sprocket.common.errors import StoreError
+from sprocket.remoting.bodies.topic import TopicConfig
+from store.backup.tables import definition_tables, offset_tables
+from store.layout import file_name
+from store.record.record import store_timestamp_of
+from store.tier.upload_plan import ArchiveRules, LogView
+
+_HOUR_MS: Final = 3_600_000
+
+
+class ArchivedLog:
+    """Implements `store.tier.archive_writer.ArchiveSource`."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self._core = core
+        self._log = core.store.master_log()
+        # Times for which messages stay, by topic; None after a change of topics.
+        self._reserved_ms: dict[str, int] | None = None
+        core.topics.on_change.append(self._topics_changed)
+
+    def _topics_changed(self, configs: list[TopicConfig]) -> None:
+        self._reserved_ms = None
+
+    def view(self) -> LogView:
+        """Return the log as it is now."""
+        log = self._log
+        safe = min(log.confirm_offset, log.flushed_offset)
+        return LogView(log.min_offset, log.end_offset, safe, self._core.config.store.mapped_file_size_commit_log)
+
+    def rules(self) -> ArchiveRules:
+        """Return the settings as they are now."""
+        store = self._core.config.store
+        return ArchiveRules(
+            store.tiered_store_file_reserved_time * _HOUR_MS, self._reserved(),
+            store.commit_log_rolling_interval * _HOUR_MS, store.commit_log_rolling_minimum_size,
+            store.tiered_store_delete_file_enable,
+        )  # fmt: skip
+
+    def _reserved(self) -> dict[str, int]:
+        if self._reserved_ms is None:
+            hours = {name: bound(config.attributes, RESERVE_TIME) for name, config in self._core.topics.by_name.items()}
+            self._reserved_ms = {name: value * _HOUR_MS for name, value in hours.items() if value is not None}
+        return self._reserved_ms
+
+    def keeps(self) -> Callable[[str], bool]:
+        """Return which topics are archived, as settings and topics are now."""
+        if self._core.config.store.tiered_store_all_topics:
+            return lambda topic: True
+        return frozenset(self._reserved()).__contains__
+
+    def store_time_at(self, offset: int) -> int:
+        """Return the store time, ms, of the record at `offset`; -1 if there is none."""
+        try:
+            record = self._core.store.record_at(offset) if offset < self._log.confirm_offset else None
+        except StoreError:
+            return -1  # the end of a file, or damage, which the upload will report
+        return -1 if record is None else store_timestamp_of(record)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Return a copy of a part of one CommitLog file; for any thread."""
+        config = self._core.config.store
+        file_bytes = config.mapped_file_size_commit_log
+        position = offset % file_bytes
+        path = config.commit_log_path / file_name(offset - position)
+        # With a descriptor of its own: the log's are closed when a file is removed.
+        return self._core.store.disk.peek(path, file_bytes, position, size_bytes) or b""
+
+    def tables(self) -> dict[str, bytes]:
+        """Return the broker's small files, as a backup has them; for any thread."""
+        root = self._core.config.store.store_path_root_dir
+        return offset_tables(root) | definition_tables(root)

@@ -1,0 +1,305 @@
+"""The writing side of an archive: claims the manifest for one master, and uploads, deletes and replaces.
+
+Order of an upload: the object is written under a new key, read back and its hash compared; then the manifest is
+replaced by a conditional put and read back.  Only then `uploaded_end` moves, and with it what the local disk may drop.
+Order of a deletion: the manifest first, then the objects.  So a kill at any step leaves the manifest true, and at most
+objects that it does not name.
+
+A request whose answer was lost may have succeeded.  So after a failed put of the manifest the manifest is read, and
+what is there decides, not the answer.
+"""
+
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol
+
+from sprocket.common.clock import Clock
+from sprocket.common.errors import StoreError
+from store.record.record import TagsCodes
+from store.retention.rules import RetentionClock
+from store.tier.manifest import MAX_BYTES, NAME, Manifest, SegmentEntry, TablesEntry, decode, empty, encode
+from store.tier.object_store import Conflict, Damaged, NotFound, ObjectStore, ObjectStoreError, Unavailable, Version
+from store.tier.segment_writer import LogPart, SegmentWriter, Written
+from store.tier.tables_object import encode_tables
+from store.tier.upload_plan import ArchiveRules, Delete, LogView, Rest, SetReserves, Upload, next_step, next_upload
+
+_log = logging.getLogger(__name__)
+
+# Calls a function in a thread, with its arguments; `asyncio.to_thread`.
+InThread = Callable[..., Awaitable[Any]]
+
+
+class Fenced(StoreError):
+    """Another master has claimed the archive: this one writes nothing more."""
+
+
+class OtherLog(StoreError):
+    """The archive is that of another log than this broker's: an operator must act."""
+
+
+class ArchiveSource(Protocol):
+    """What the writer needs of the broker.  `read` and `tables` are for any thread, the others for the owner's."""
+
+    def view(self) -> LogView:
+        """Return the log as it is now."""
+        ...
+
+    def rules(self) -> ArchiveRules:
+        """Return the settings as they are now."""
+        ...
+
+    def store_time_at(self, offset: int) -> int:
+        """Return the store time, ms, of the record at `offset`; -1 if there is none."""
+        ...
+
+    def keeps(self) -> Callable[[str], bool]:
+        """Return which topics are archived, for any thread."""
+        ...
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Return a copy of `size_bytes` bytes of one CommitLog file; fewer if they are not there."""
+        ...
+
+    def tables(self) -> dict[str, bytes]:
+        """Return the broker's small files."""
+        ...
+
+
+class ArchiveWriter:
+    """Writer of one master, in the event loop's thread.  Methods must not overlap; each raises an error of the module
+    `store.tier.object_store`, `Fenced`, `OtherLog`, or `LogDamaged`.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        source: ArchiveSource,
+        clock: Clock,
+        *,
+        group: tuple[str, str],
+        epoch: int,
+        incarnation: str,
+        delay_levels: str,
+        in_thread: InThread,
+    ) -> None:
+        self._store, self._source, self._clock = store, source, clock
+        self._group, self._epoch, self._incarnation = group, epoch, incarnation
+        self._delay_levels = delay_levels
+        self._in_thread = in_thread
+        self._retention_clock = RetentionClock(clock)
+        self._version: Version | None = None
+        self._attempts = 0
+        self._manifest: Manifest | None = None
+        self._next_delete_s = 0.0
+        self.uploaded_messages = 0
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The manifest as it was read back last; None before `claim`."""
+        return self._manifest
+
+    @property
+    def _current(self) -> Manifest:
+        assert self._manifest is not None, "nothing is written before `claim`"
+        return self._manifest
+
+    # Claiming
+
+    async def claim(self) -> None:
+        """Become the archive's writer.  Makes nothing of the archive before its log was compared with this broker's."""
+        manifest = await self._read()
+        view = self._source.view()
+        if manifest.writer.epoch > self._epoch:
+            raise Fenced(f"the archive belongs to the master of epoch {manifest.writer.epoch}, this is {self._epoch}")
+        if manifest.segment_bytes != view.segment_bytes:
+            raise OtherLog(
+                f"the archive has CommitLog files of {manifest.segment_bytes} bytes, mappedFileSizeCommitLog is "
+                f"{view.segment_bytes}: use another folder"
+            )
+        agreed = await self._agreed_end(manifest, view)
+        if agreed < manifest.uploaded_end:
+            _log.warning("event=archive_cut from=%d to=%d", manifest.uploaded_end, agreed)
+            manifest = manifest.cut(agreed, self._clock.wall_ms())
+        await self._commit(manifest.claimed(self._epoch, self._incarnation, self._clock.wall_ms()))
+        _log.info("event=archive_claimed epoch=%d uploaded_end=%d", self._epoch, self._current.uploaded_end)
+
+    async def _read(self) -> Manifest:
+        try:
+            found = await self._store.get(NAME, MAX_BYTES)
+        except NotFound:
+            self._version = None
+            reserved_ms = self._source.rules().default_reserved_ms
+            return empty(*self._group, self._source.view().segment_bytes, reserved_ms)
+        manifest = decode(found.content)
+        if (manifest.cluster, manifest.broker) != self._group:
+            raise OtherLog(f"the archive is that of {manifest.broker} in {manifest.cluster}: use another folder")
+        self._version = found.version
+        return manifest
+
+    async def _agreed_end(self, manifest: Manifest, view: LogView) -> int:
+        """Return up to where the archive has this broker's log.
+
+        A master that had no time to replicate its last messages may have archived them.  The log of the new master then
+        goes on otherwise, and is the truth.  Equal bytes at one place mean equal bytes before it: replicas are copies.
+        """
+        if view.min_offset >= manifest.uploaded_end:
+            return manifest.uploaded_end
+        compared = False
+        for entry in reversed(manifest.segments):
+            if entry.start < view.min_offset:
+                break
+            if entry.end > view.end_offset:
+                continue
+            compared = True
+            if await self._in_thread(self._log_hash, entry, view.segment_bytes) == entry.log_sha256:
+                is_last = entry is manifest.segments[-1]
+                return manifest.uploaded_end if is_last else entry.end
+        begins_later = not compared and view.min_offset and view.end_offset >= manifest.uploaded_end
+        if begins_later:
+            return manifest.uploaded_end  # the archive has nothing of what is here
+        raise OtherLog(
+            f"the archive was uploaded up to {manifest.uploaded_end}, and this broker's log, {view.min_offset} to "
+            f"{view.end_offset}, has no part that is equal: restore the store from the archive, or use another folder"
+        )
+
+    def _log_hash(self, entry: SegmentEntry, segment_bytes: int) -> str:
+        file_end = entry.start - entry.start % segment_bytes + segment_bytes
+        writer = self._writer(LogPart(entry.start, entry.end, file_end), lambda topic: False)
+        for _ in writer:
+            pass
+        return writer.written.log_sha256
+
+    # Steps
+
+    async def step(self, delete_interval_s: float) -> bool:
+        """Do the next step.  Return whether there was one; else there is nothing to do for now."""
+        manifest, view, rules = self._current, self._source.view(), self._source.rules()
+        now_s = self._clock.monotonic()
+        step = next_step(
+            manifest, view, rules, first_store_ms=self._source.store_time_at(next_upload(manifest, view)),
+            now_ms=self._retention_clock.now_ms(), may_delete=now_s >= self._next_delete_s,
+        )  # fmt: skip
+        now_ms = self._clock.wall_ms()
+        match step:
+            case Rest():
+                if now_s >= self._next_delete_s:
+                    self._next_delete_s = now_s + delete_interval_s
+                return False
+            case SetReserves():
+                await self._commit(manifest.with_reserves(rules.default_reserved_ms, rules.reserved_ms, now_ms))
+            case Delete(keys):
+                await self._delete(keys)
+            case Upload(part):
+                return await self._upload(part)
+        return True
+
+    async def _upload(self, part: LogPart) -> bool:
+        if part.start > self._current.uploaded_end and self._current.segments:
+            _log.warning("event=archive_gap from=%d to=%d", self._current.uploaded_end, part.start)
+        key = self._new_key("segments", part.start)
+        writer = self._writer(part, self._source.keeps())
+        faults: list[StoreError] = []
+        try:
+            await self._store.put(key, self._pieces(writer, faults))
+        except ObjectStoreError:
+            if faults:
+                raise faults[0] from None  # the log could not be read: no fault of the store
+            raise
+        written = writer.written
+        if written.end <= part.start:
+            await self._store.delete(key)
+            return False
+        await self._verify(key, written.size_bytes, written.sha256)
+        now_ms = self._clock.wall_ms()
+        await self._commit(self._current.with_segment(_entry(part.start, key, written, self._epoch, now_ms), now_ms))
+        self.uploaded_messages += written.records
+        return True
+
+    def _writer(self, part: LogPart, keeps: Callable[[str], bool]) -> SegmentWriter:
+        return SegmentWriter(part, self._source.read, keeps, TagsCodes(self._delay_levels))
+
+    async def _pieces(self, writer: SegmentWriter, faults: list[StoreError]) -> AsyncIterator[bytes]:
+        pieces = iter(writer)
+        try:
+            while (piece := await self._in_thread(next, pieces, None)) is not None:
+                yield piece
+        except StoreError as error:
+            faults.append(error)
+            raise
+
+    async def _delete(self, keys: list[str]) -> None:
+        await self._commit(self._current.without(keys, self._clock.wall_ms()))
+        for key in keys:
+            await self._store.delete(key)
+        _log.info("event=archive_deleted segments=%d first=%s", len(keys), keys[0])
+
+    async def save_tables(self) -> bool:
+        """Upload the broker's tables if they have changed.  Return whether they had."""
+        log_end = self._source.view().safe_offset
+        content = await self._in_thread(lambda: encode_tables(self._source.tables()))
+        digest = hashlib.sha256(content).hexdigest()
+        before = self._current.tables
+        if before is not None and before.sha256 == digest:
+            return False
+        key = self._new_key("tables", self._current.number)
+        await self._store.put(key, content)
+        await self._verify(key, len(content), digest)
+        now_ms = self._clock.wall_ms()
+        await self._commit(self._current.with_tables(TablesEntry(key, len(content), digest, log_end, now_ms), now_ms))
+        if before is not None:
+            await self._store.delete(before.key)
+        return True
+
+    # Writing, and reading back
+
+    def _new_key(self, kind: str, number: int) -> str:
+        """Return a key that was never used: of this master, and of this attempt."""
+        self._attempts += 1
+        return f"{kind}/{number:020d}-{self._epoch}-{self._incarnation}-{self._attempts}"
+
+    async def _verify(self, key: str, size_bytes: int, sha256: str) -> None:
+        """Read an object back.  Raises `Damaged` if it is not what was written."""
+        digest, found_bytes = hashlib.sha256(), 0
+        async for piece in self._store.stream(key):
+            found_bytes += len(piece)
+            if found_bytes > size_bytes:
+                break
+            await self._in_thread(digest.update, piece)
+        if found_bytes != size_bytes or digest.hexdigest() != sha256:
+            raise Damaged(f"{key}: {found_bytes} bytes were read back of {size_bytes} written, or with another hash")
+
+    async def _commit(self, manifest: Manifest) -> None:
+        """Replace the manifest, and read it back."""
+        content = await self._in_thread(encode, manifest)
+        failure: ObjectStoreError | None = None
+        try:
+            await self._store.put_if(NAME, content, self._version)
+        except ObjectStoreError as error:
+            failure = error
+        try:
+            found = await self._store.get(NAME, MAX_BYTES)
+        except NotFound as error:
+            raise failure or Damaged("manifest: was written, and is not there") from error
+        if found.content == content:
+            self._manifest, self._version = manifest, found.version
+            return
+        there = await self._in_thread(decode, found.content)
+        if self._manifest is None:
+            # Somebody was faster: the next claim begins anew.
+            raise failure or Unavailable("manifest: another master claimed it at the same time")
+        if there.writer != self._current.writer:
+            raise Fenced(
+                f"the master {there.writer.incarnation} of epoch {there.writer.epoch} has claimed the archive, in term "
+                f"{there.writer.term}; this one had term {self._current.writer.term}"
+            )
+        # An earlier attempt of our own, or what was there before: go on from what is there.
+        self._manifest, self._version = there, found.version
+        if isinstance(failure, Conflict) or failure is None:
+            raise Unavailable("manifest: an earlier write came late")
+        raise failure
+
+
+def _entry(start: int, key: str, written: Written, epoch: int, now_ms: int) -> SegmentEntry:
+    """Return the manifest's entry of an object."""
+    return SegmentEntry(start=start, key=key, epoch=epoch, created_ms=now_ms, **written._asdict())
