@@ -22,7 +22,7 @@ from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.metrics.declared import Metric
 from store.tier.archive_writer import ArchiveWriter, Fenced
 from store.tier.group_store import GroupStore
-from store.tier.manifest import MAX_BYTES, NAME, decode
+from store.tier.manifest import MAX_BYTES, NAME, Manifest, decode
 from store.tier.object_store import NotFound
 
 _log = logging.getLogger(__name__)
@@ -50,6 +50,8 @@ class ArchiveService(Service):
         self._log = ArchivedLog(core)
         self._task: asyncio.Task[None] | None = None
         self.figures_now = ArchiveFigures()
+        # Called with each manifest that was read back, before the local disk may drop what it names.
+        self.on_manifest: list[Callable[[Manifest], None]] = []
         # Until the manifest was read, nothing is known to be archived.
         core.store.cleaner.keep_until_archived(None if archive is None else 0)
 
@@ -106,9 +108,9 @@ class ArchiveService(Service):
                 if not is_claimed:
                     await writer.claim()
                     is_claimed = True
-                    self._note(writer)
+                    self._note(writer.manifest, writer.uploaded_messages)
                 is_busy = await writer.step(core.config.store.tiered_store_delete_file_interval / 1000)
-                self._note(writer)
+                self._note(writer.manifest, writer.uploaded_messages)
                 if is_busy or core.clock.monotonic() >= tables_due_s:
                     await writer.save_tables()
                     tables_due_s = core.clock.monotonic() + _TABLES_S
@@ -125,11 +127,11 @@ class ArchiveService(Service):
             if not is_busy:
                 await pause(_IDLE_S)
 
-    def _note(self, writer: ArchiveWriter) -> None:
-        manifest = writer.manifest
-        if manifest is not None:
-            self.figures_now.note(manifest, writer.uploaded_messages)
-            self._core.store.cleaner.keep_until_archived(manifest.uploaded_end)
+    def _note(self, manifest: Manifest, uploaded_messages: int) -> None:
+        self.figures_now.note(manifest, uploaded_messages)
+        for listener in self.on_manifest:
+            listener(manifest)
+        self._core.store.cleaner.keep_until_archived(manifest.uploaded_end)
 
     # A slave
 
@@ -138,8 +140,7 @@ class ArchiveService(Service):
             try:
                 found = await archive.get(NAME, MAX_BYTES)
                 manifest = await asyncio.to_thread(decode, found.content)
-                self.figures_now.note(manifest, 0)
-                self._core.store.cleaner.keep_until_archived(manifest.uploaded_end)
+                self._note(manifest, 0)
                 self._succeeded()
             except NotFound:
                 self._succeeded()

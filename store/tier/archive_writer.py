@@ -95,12 +95,8 @@ class ArchiveWriter:
         self.uploaded_messages = 0
 
     @property
-    def manifest(self) -> Manifest | None:
-        """The manifest as it was read back last; None before `claim`."""
-        return self._manifest
-
-    @property
-    def _current(self) -> Manifest:
+    def manifest(self) -> Manifest:
+        """The manifest as it was read back last; only after `claim`."""
         assert self._manifest is not None, "nothing is written before `claim`"
         return self._manifest
 
@@ -122,7 +118,7 @@ class ArchiveWriter:
             _log.warning("event=archive_cut from=%d to=%d", manifest.uploaded_end, agreed)
             manifest = manifest.cut(agreed, self._clock.wall_ms())
         await self._commit(manifest.claimed(self._epoch, self._incarnation, self._clock.wall_ms()))
-        _log.info("event=archive_claimed epoch=%d uploaded_end=%d", self._epoch, self._current.uploaded_end)
+        _log.info("event=archive_claimed epoch=%d uploaded_end=%d", self._epoch, self.manifest.uploaded_end)
 
     async def _read(self) -> Manifest:
         try:
@@ -174,7 +170,7 @@ class ArchiveWriter:
 
     async def step(self, delete_interval_s: float) -> bool:
         """Do the next step.  Return whether there was one; else there is nothing to do for now."""
-        manifest, view, rules = self._current, self._source.view(), self._source.rules()
+        manifest, view, rules = self.manifest, self._source.view(), self._source.rules()
         now_s = self._clock.monotonic()
         step = next_step(
             manifest, view, rules, first_store_ms=self._source.store_time_at(next_upload(manifest, view)),
@@ -195,8 +191,8 @@ class ArchiveWriter:
         return True
 
     async def _upload(self, part: LogPart) -> bool:
-        if part.start > self._current.uploaded_end and self._current.segments:
-            _log.warning("event=archive_gap from=%d to=%d", self._current.uploaded_end, part.start)
+        if part.start > self.manifest.uploaded_end and self.manifest.segments:
+            _log.warning("event=archive_gap from=%d to=%d", self.manifest.uploaded_end, part.start)
         key = self._new_key("segments", part.start)
         writer = self._writer(part, self._source.keeps())
         faults: list[StoreError] = []
@@ -212,7 +208,7 @@ class ArchiveWriter:
             return False
         await self._verify(key, written.size_bytes, written.sha256)
         now_ms = self._clock.wall_ms()
-        await self._commit(self._current.with_segment(_entry(part.start, key, written, self._epoch, now_ms), now_ms))
+        await self._commit(self.manifest.with_segment(_entry(part.start, key, written, self._epoch, now_ms), now_ms))
         self.uploaded_messages += written.records
         return True
 
@@ -229,7 +225,7 @@ class ArchiveWriter:
             raise
 
     async def _delete(self, keys: list[str]) -> None:
-        await self._commit(self._current.without(keys, self._clock.wall_ms()))
+        await self._commit(self.manifest.without(keys, self._clock.wall_ms()))
         for key in keys:
             await self._store.delete(key)
         _log.info("event=archive_deleted segments=%d first=%s", len(keys), keys[0])
@@ -239,14 +235,14 @@ class ArchiveWriter:
         log_end = self._source.view().safe_offset
         content = await self._in_thread(lambda: encode_tables(self._source.tables()))
         digest = hashlib.sha256(content).hexdigest()
-        before = self._current.tables
+        before = self.manifest.tables
         if before is not None and before.sha256 == digest:
             return False
-        key = self._new_key("tables", self._current.number)
+        key = self._new_key("tables", self.manifest.number)
         await self._store.put(key, content)
         await self._verify(key, len(content), digest)
         now_ms = self._clock.wall_ms()
-        await self._commit(self._current.with_tables(TablesEntry(key, len(content), digest, log_end, now_ms), now_ms))
+        await self._commit(self.manifest.with_tables(TablesEntry(key, len(content), digest, log_end, now_ms), now_ms))
         if before is not None:
             await self._store.delete(before.key)
         return True
@@ -288,10 +284,10 @@ class ArchiveWriter:
         if self._manifest is None:
             # Somebody was faster: the next claim begins anew.
             raise failure or Unavailable("manifest: another master claimed it at the same time")
-        if there.writer != self._current.writer:
+        if there.writer != self.manifest.writer:
             raise Fenced(
                 f"the master {there.writer.incarnation} of epoch {there.writer.epoch} has claimed the archive, in term "
-                f"{there.writer.term}; this one had term {self._current.writer.term}"
+                f"{there.writer.term}; this one had term {self.manifest.writer.term}"
             )
         # An earlier attempt of our own, or what was there before: go on from what is there.
         self._manifest, self._version = there, found.version

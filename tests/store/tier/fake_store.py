@@ -81,12 +81,12 @@ class FakeStore:
 
     async def put(self, key: str, content: bytes | AsyncIterator[bytes]) -> None:
         whole = content if isinstance(content, bytes) else b"".join([piece async for piece in content])
-        await self._write(key, whole, None, is_conditional=False)
+        await self.arrive(key, whole, None, is_conditional=False)
 
     async def put_if(self, key: str, content: bytes, expected: Version | None) -> Version:
-        return await self._write(key, content, expected, is_conditional=True)
+        return await self.arrive(key, content, expected, is_conditional=True)
 
-    async def _write(self, key: str, content: bytes, expected: Version | None, *, is_conditional: bool) -> Version:
+    async def arrive(self, key: str, content: bytes, expected: Version | None, *, is_conditional: bool) -> Version:
         fate = await self._turn()
         self._die(is_after=False)
         if fate == "refused":
