@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         PydanticSerializer,
         Serializer,
     )
+    from sprocket.client.typed.table import Table
     from sprocket.client.typed.topic import Topic
     from sprocket.common.errors import SprocketError
     from sprocket.remoting.bodies.auth import UserInfo
@@ -180,6 +181,7 @@ __all__ = [
     "SqlFilter",
     "SqliteClaims",
     "SubscriptionGroupConfig",
+    "Table",
     "Tail",
     "TlsSettings",
     "TlsUnusable",
@@ -210,6 +212,7 @@ _EXPORTS = {
     "ProtobufSerializer": "sprocket.client.typed.serializers",
     "PydanticSerializer": "sprocket.client.typed.serializers",
     "Serializer": "sprocket.client.typed.serializers",
+    "Table": "sprocket.client.typed.table",
     "Topic": "sprocket.client.typed.topic",
     "TypedConsumer": "sprocket.client.typed.consumer",
     "TypedMessage": "sprocket.client.typed.consumer",

@@ -17,7 +17,7 @@ from sprocket.client.sync.lite import LiteConsumer, Session
 from sprocket.client.sync.producers import Producer, TransactionProducer
 from sprocket.client.sync.simple_consumer import Popped as PoppedMessage
 from sprocket.client.sync.simple_consumer import SimpleConsumer
-from sprocket.client.sync.typed import Topic, TypedConsumer, TypedMessage
+from sprocket.client.sync.typed import Table, Topic, TypedConsumer, TypedMessage
 
 __all__ = [
     "Admin",
@@ -31,6 +31,7 @@ __all__ = [
     "ReceivedMessage",
     "Session",
     "SimpleConsumer",
+    "Table",
     "Topic",
     "TransactionProducer",
     "TypedConsumer",

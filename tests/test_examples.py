@@ -42,6 +42,7 @@ PRINTS = {
     "sql_filter": ["received 150 eu", "received 500 us", "the others stayed on the broker", "refused:"],
     "stream": ["one by one:", "auto-batch:"],
     "sync_facade": ["received 4", "handled work in sprocket-handler", "topics: ['Plain']"],
+    "table": ["now 399", "again {'JFK-LAX': 399, 'JFK-SFO': 510}", "changed JFK-SFO None"],
     "transaction": ["overbooked seat 12A -> ROLLBACK", "received seat 12B", "was never seen"],
     "typed_topic": ["billed 12A 129.5", "dead letter: no booking because of DecodeError"],
     "web_service": ["202 accepted as", "received order 2"],

@@ -36,6 +36,7 @@ from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import Checker, TransactionProducer
 from sprocket.client.typed.consumer import Undecodable
 from sprocket.client.typed.serializers import Serializer, serializer_of
+from sprocket.client.typed.table import TABLE_GROUP, Table
 from sprocket.client.typed.topic import Topic
 from sprocket.common.extras import missing_package
 from sprocket.remoting.credentials import Credentials
@@ -220,6 +221,19 @@ class Connection:
         decode.  Raises IllegalArgument.
         """
         return Topic(self, name, serializer or serializer_of(type), undecodable, group, settings=settings, trace=trace)
+
+    def table(
+        self, name: str, type: type[T], *, serializer: Serializer[T] | None = None, group: str = TABLE_GROUP
+    ) -> Table[T]:
+        """Return the table of the compacted topic `name`: the last value of each key, to be used with `async with`.
+
+        Values are of `type`, as in `topic`.  It reads as `group`, of which brokers keep no offsets, so all tables may
+        have the same.  Raises IllegalArgument.
+        """
+        return Table(
+            name, serializer or serializer_of(type), self.producer, group=group, client=self._settings,
+            owner=self._parts,
+        )  # fmt: skip
 
     def transaction_producer(
         self,

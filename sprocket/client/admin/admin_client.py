@@ -109,13 +109,25 @@ class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, LiteReques
         attributes = {"+message.type": "LITE", "+lite.topic.expiration": str(minutes)}
         config = TopicConfig(topic, queues, queues, attributes=attributes)
         model = "Exclusive" if exclusive else "Shared"
+        for broker in await self._masters(cluster):
+            await self.create_topic(broker, config)
+            for group in arguments.names_of("groups", groups):
+                bound = {"+lite.bind.topic": topic, "+lite.sub.model": model}
+                await self.create_group(broker, SubscriptionGroupConfig(group, attributes=bound))
+
+    async def create_table_topic(self, topic: str, *, cluster: str | None = None, queues: int = 8) -> None:
+        """Create a compacted topic, for tables, on the masters of `cluster`, None: of all.
+
+        A topic that exists and is not compacted is refused: the policy of a topic never changes.
+        """
+        config = TopicConfig(topic, queues, queues, attributes={"+cleanup.policy": "COMPACTION"})
+        for broker in await self._masters(cluster):
+            await self.create_topic(broker, config)
+
+    async def _masters(self, cluster: str | None) -> list[str]:
+        """Return the addresses of the masters of `cluster`, None: of all."""
         clusters = list((await self.cluster_info()).cluster_addr_table) if cluster is None else [cluster]
-        for name in clusters:
-            for broker in await self.broker_addresses(name, masters_only=True):
-                await self.create_topic(broker, config)
-                for group in arguments.names_of("groups", groups):
-                    bound = {"+lite.bind.topic": topic, "+lite.sub.model": model}
-                    await self.create_group(broker, SubscriptionGroupConfig(group, attributes=bound))
+        return [broker for name in clusters for broker in await self.broker_addresses(name, masters_only=True)]
 
     async def create_static_topic(
         self, broker: str, config: TopicConfigAndQueueMapping, *, force: bool = False

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TypeVar
 
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connect import DEFAULT_GROUP, Connection
@@ -26,7 +27,10 @@ from sprocket.client.send.send_request import SendSettings
 from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import Checker, TransactionProducer
+from sprocket.client.typed.serializers import Serializer
+from sprocket.client.typed.table import TABLE_GROUP, Table
 
+T = TypeVar("T")
 _OFFSET = "set the group's offset with `mqadmin resetOffsetByTime`"
 _ORDER = "create the group with consumeMessageOrderly; its consumers then receive in order"
 
@@ -88,6 +92,12 @@ class GrpcConnection(Connection):
     ) -> OrderlyConsumer:
         """Raise IllegalArgument: order is a property of the group, and `consumer` keeps it."""
         raise not_over_grpc("order by the consumer", f"{_ORDER}; use `consumer`")
+
+    def table(
+        self, name: str, type: type[T], *, serializer: Serializer[T] | None = None, group: str = TABLE_GROUP
+    ) -> Table[T]:
+        """Raises IllegalArgument: over gRPC no client reads all queues of a topic from their beginning."""
+        raise needs_name_server("tables")
 
     def transaction_producer(
         self,

@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _COMMIT_OFFSET = 0x1
 _SUSPEND = 0x2
+_SUBSCRIPTION = 0x4
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 3.0  # pullTimeDelayMillsWhenException
 _FLOW_CONTROL_S = 0.02
@@ -102,7 +103,12 @@ class PullResult:
 class Puller:
     """Sender of the pulls of one queue, each to the broker that the last response suggested."""
 
-    def __init__(self, instance: ClientInstance, group: str, settings: PullSettings, queue: MessageQueue) -> None:
+    def __init__(
+        self, instance: ClientInstance, group: str, settings: PullSettings, queue: MessageQueue, *,
+        states_subscription: bool = False,
+    ) -> None:  # fmt: skip
+        """With `states_subscription` each pull states it, so that brokers need no heartbeats of the group."""
+        self._states_subscription = states_subscription
         self._instance = instance
         self._group = group
         self.settings = settings
@@ -127,7 +133,7 @@ class Puller:
         if broker_id != self._suggested_id:
             suspend_s = min(suspend_s, _STAND_IN_S)
         suspend_ms = round(suspend_s * 1000)
-        sys_flag = _SUSPEND
+        sys_flag = _SUSPEND | _SUBSCRIPTION if self._states_subscription else _SUSPEND
         if commit_offset and broker_id == MASTER_ID:
             sys_flag |= _COMMIT_OFFSET
         timeout_s = settings.suspend_consumer_timeout_s
@@ -156,6 +162,7 @@ class Puller:
             sys_flag=sys_flag,
             commit_offset=commit_offset,
             suspend_timeout_millis=suspend_ms,
+            subscription=subscription.sub_string if self._states_subscription else None,
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
             max_msg_bytes=self.settings.pull_batch_size_in_bytes,

@@ -49,6 +49,14 @@ class Start(NamedTuple):
     must_commit: bool
 
 
+async def end_of(instance: ClientInstance, queue: MessageQueue) -> int:
+    """Return the offset after the last message of `queue`.  Raises ClientError."""
+    header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name)
+    response = await instance.invoke_for(queue, RequestCode.GET_MAX_OFFSET, header)
+    instance.expect_success(response, instance.broker_name_of(queue))
+    return header_of(response, GetMaxOffsetResponseHeader).offset
+
+
 class StartOffset:
     """Start offsets for one group."""
 
@@ -74,13 +82,7 @@ class StartOffset:
 
     async def end_of(self, queue: MessageQueue) -> int:
         """Return the offset after the last message of `queue`.  Raises ClientError."""
-        response = await self._instance.invoke_for(
-            queue,
-            RequestCode.GET_MAX_OFFSET,
-            GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name),
-        )
-        self._instance.expect_success(response, self._instance.broker_name_of(queue))
-        return header_of(response, GetMaxOffsetResponseHeader).offset
+        return await end_of(self._instance, queue)
 
     async def at_time(self, queue: MessageQueue, when: datetime) -> int:
         """Return the offset of the first message stored at `when` or later.  Raises ClientError."""

@@ -202,7 +202,8 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
     """Return the send request of `message`, whose topic is already checked.  Raises IllegalMessage."""
     # Attributes may have been set since the message was made.
     body = message.body if type(message.body) is bytes else arguments.body(message.body)
-    if not body:
+    if not (body or message.keys):
+        # With a key, it deletes that key of a compacted topic; brokers refuse it for other topics.
         raise IllegalMessage("the body is empty; a message carries at least one byte")
     if len(body) > settings.max_message_size:
         raise IllegalMessage(f"the body has {len(body)} bytes, at most {settings.max_message_size} (maxMessageSize)")

@@ -23,10 +23,11 @@ from sprocket.client.sync.consumers import Consumer, OrderlyConsumer
 from sprocket.client.sync.lite import LiteConsumer, Session, in_thread
 from sprocket.client.sync.producers import Checker, Producer, TransactionProducer, checking
 from sprocket.client.sync.simple_consumer import SimpleConsumer
-from sprocket.client.sync.typed import Topic
+from sprocket.client.sync.typed import Table, Topic
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.typed.consumer import Undecodable
 from sprocket.client.typed.serializers import Serializer
+from sprocket.client.typed.table import TABLE_GROUP
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
 
@@ -174,6 +175,12 @@ class Connection(Blocking[aio.Connection]):
     ) -> Session:
         """Return the session `id`, to be used with `with`: an ordered channel, which is a lite topic of `topic`."""
         return Session._part(self._aio.session(id, topic=topic, group=group, peer=peer, start=start))
+
+    def table(
+        self, name: str, type: type[T], *, serializer: Serializer[T] | None = None, group: str = TABLE_GROUP
+    ) -> Table[T]:
+        """Return the table of the compacted topic `name`, to be used with `with`: the last value of each key."""
+        return Table._part(self._aio.table(name, type, serializer=serializer, group=group))
 
     def topic(
         self,

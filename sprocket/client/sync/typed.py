@@ -13,11 +13,12 @@ from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send_result import SendResult
-from sprocket.client.sync.blocking import in_threads, iterate
+from sprocket.client.sync.blocking import Blocking, in_loop, in_threads, iterate
 from sprocket.client.sync.consumers import Consumer, Received
 from sprocket.client.sync.message import BlockingMessage
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.typed.consumer import TypedConsumer as AioTypedConsumer
+from sprocket.client.typed.table import Table as AioTable
 from sprocket.client.typed.topic import Topic as AioTopic
 
 if TYPE_CHECKING:
@@ -169,3 +170,46 @@ class Topic(Generic[T]):
                 settings=settings, trace=trace,
             )
         )  # fmt: skip
+
+
+class Table(Blocking[AioTable[T]], Mapping[str, T], Generic[T]):
+    """Last value of each key of a compacted topic, as `sprocket.Table`; made by `Connection.table`."""
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._aio.topic
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __getitem__(self, key: str) -> T:
+        return self._aio[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the keys of now: the table may change meanwhile."""
+        return iter(self._call(in_loop(lambda: list(self._aio))))
+
+    def __len__(self) -> int:
+        return len(self._aio)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._aio
+
+    def at_least(self, result: SendResult, *, timeout_s: float | None = None) -> None:
+        """Wait until the table has the message of `result`, or a later one of its key."""
+        self._call(self._aio.at_least(result, timeout_s=timeout_s))
+
+    def watch(self) -> Iterator[tuple[str, T | None]]:
+        """Yield each key whose value changes from now on, with its last value; None if it was deleted."""
+        return iterate(self._aio.watch())
+
+    def put(self, key: str, value: T, *, timeout_s: float | None = None) -> SendResult:
+        """Send `value` as the last one of `key`, which holds no blank."""
+        return self._call(self._aio.put(key, value, timeout_s=timeout_s))
+
+    def delete(self, key: str, *, timeout_s: float | None = None) -> SendResult:
+        """Send the deletion of `key`, whether the table has it or not."""
+        return self._call(self._aio.delete(key, timeout_s=timeout_s))
