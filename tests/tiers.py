@@ -101,6 +101,7 @@ _FILES: Final = {
     "tests/sprocket_cli/test_update_allowlist.py": _QUICK,
     "tests/benchmarks/test_rivals.py": _FULL_PROCESSES,
     "tests/client/deduplication/test_kills.py": _FULL_PROCESSES,
+    "tests/contrib/test_celery.py": _FULL_PROCESSES,
     "tests/client/test_static_topic_brokers.py": _FULL_CLIENTS,
     "tests/client/test_static_topic_pops.py": _FULL_CLIENTS,
     "tests/client/test_static_topic_resets.py": _FULL_CLIENTS,

@@ -12,6 +12,7 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.uuid import uuid
 
 from sprocket.client.connection.event_loop_thread import shared_loop
+from sprocket.client.pop.pop_requests import MAX_POP_NUMS
 from sprocket.contrib.kombu.bindings import DIRECT, FANOUT, TOPIC, Binding, QueueBindings
 from sprocket.contrib.kombu.payload import Payload
 from sprocket.contrib.kombu.reader import Delivery, Limits, QueueReader
@@ -216,12 +217,19 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         most = _UNLIMITED if estimate is None else estimate
         return most - self.connection.inbox.waiting(self)
 
+    def least_room(self) -> int:
+        """Return for how much room a pop is worth while: a quarter of the prefetch count."""
+        prefetch = self.qos.prefetch_count or _UNLIMITED
+        return max(min(prefetch // 4, MAX_POP_NUMS), 1)
+
     def _reader(self, queue: str) -> QueueReader:
         reader = self._readers.get(queue)
         if reader is None:
             transport = self.connection
             bindings = self._bindings(queue)
-            limits = Limits(self.room, transport.invisible_s, self._arguments.get(queue, {}).get("x-message-ttl"))
+            limits = Limits(
+                self.room, self.least_room, transport.invisible_s, self._arguments.get(queue, {}).get("x-message-ttl")
+            )
 
             async def opened() -> QueueReader:
                 deliver = partial(transport.inbox.add, self)
@@ -312,8 +320,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             self._requeue(delivery)
         else:
             shared_loop.soon(self._acked, delivery)
-            # What waits for room may be delivered now.
-            self.connection.inbox.wake()
+            if self.connection.inbox.waiting(self):
+                # There is room for it now.
+                self.connection.inbox.wake()
 
     def _acked(self, delivery: Delivery) -> None:
         delivery.reader.ack(delivery.popped)

@@ -35,9 +35,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`room` tells how many more messages the channel takes now; `ttl_ms` is the queue's `x-message-ttl`."""
+    """`room` tells how many more messages the channel takes now, `least_room` for how many a pop is worth while.
+
+    `ttl_ms` is the queue's `x-message-ttl`.
+    """
 
     room: Callable[[], int]
+    least_room: Callable[[], int]
     invisible_s: float
     ttl_ms: int | None
 
@@ -87,7 +91,7 @@ class QueueReader:
     async def _read(self) -> None:
         while True:
             room = self._limits.room()
-            if room <= 0:
+            if room < self._limits.least_room():
                 await self._has_room.wait()
                 continue
             try:

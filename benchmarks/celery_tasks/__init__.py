@@ -1,0 +1,1 @@
+"""Tasks of Celery through Sprocket, RabbitMQ and Redis, one after the other in one run."""
