@@ -1,5 +1,6 @@
 """Queues and exchanges of kombu over a real broker, as applications use them."""
 
+import datetime
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +11,7 @@ import pytest
 
 from sprocket import ConsumeFrom, IllegalArgument, Message, sync
 from sprocket.testing import Broker
+from sprocket_cli.processes.tls_folder import HOSTS, TlsFolder
 
 kombu = pytest.importorskip("kombu", reason="kombu is not installed: pip install 'sprocket-mq[celery]'")
 
@@ -187,3 +189,29 @@ def test_an_account_is_needed_where_access_control_is(tmp_path: Path) -> None:
         denied = kombu.Connection(f"sprocket://root:wrong@{guarded.namesrv}")
         with denied as conn, pytest.raises(conn.connection_errors + conn.channel_errors):
             conn.SimpleQueue("guarded").put("hello")
+
+
+def test_tls_and_a_namespace(tmp_path: Path) -> None:
+    keys, stranger = TlsFolder(tmp_path / "tls"), TlsFolder(tmp_path / "stranger")
+    for folder in (keys, stranger):
+        folder.create(HOSTS, datetime.datetime.now(datetime.UTC), 30)
+    properties = {
+        "tls.server.mode": "permissive",
+        "tls.server.certPath": str(keys.path / "broker.pem"),
+        "tls.server.keyPath": str(keys.path / "broker.key"),
+    }
+    with Broker(tmp_path / "broker", properties=properties) as broker, sync.connect(broker.namesrv) as mq:
+        trusted = {"ca_certs": str(keys.authority_file)}
+        own = kombu.Connection(f"sprocket://{broker.namesrv}/shop", ssl=trusted)
+        with own as conn, closing(conn.SimpleQueue("orders")) as queue:
+            queue.put("hello")
+            message = queue.get(timeout=30)
+            message.ack()
+            assert message.payload == "hello"
+            assert "shop%orders" in mq.admin.topic_list()
+        other = kombu.Connection(f"sprocket://{broker.namesrv}/bank", ssl=trusted)
+        with other as conn, closing(conn.SimpleQueue("orders")) as queue, pytest.raises(queue.Empty):
+            queue.get(timeout=2)
+        wrong = kombu.Connection(f"sprocket://{broker.namesrv}", ssl={"ca_certs": str(stranger.authority_file)})
+        with pytest.raises(wrong.connection_errors):
+            wrong.connect()
