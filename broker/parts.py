@@ -12,7 +12,7 @@ from functools import partial
 
 from acl.peer_identity import BROKER
 from broker.archive.archive_service import ArchiveService
-from broker.auth.access_control import AccessControl
+from broker.auth.access_control import AccessControl, server_account
 from broker.auth.replica_identity import credentials
 from broker.client.queue_locks import QueueLocks
 from broker.coldctr.cold_flow import ColdFlow
@@ -267,7 +267,9 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         )  # fmt: skip
         store.on_failure.append(environment.fail)
     store.on_arrival.append(topics.let_read)
-    quotas = Quotas(QuotaTable(environment.file("quotas.json"), clock, config.plan_version), clock)
+    account = server_account(config.broker)
+    table = QuotaTable(environment.file("quotas.json"), clock, config.plan_version)
+    quotas = Quotas(table, clock, None if account is None else account.access_key)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),

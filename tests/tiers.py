@@ -100,6 +100,7 @@ _FILES: Final = {
     "tests/sprocket_cli/mqadmin/test_static_topic_moves.py": _FULL_PROCESSES,
     "tests/sprocket_cli/test_update_allowlist.py": _QUICK,
     "tests/benchmarks/test_rivals.py": _FULL_PROCESSES,
+    "tests/benchmarks/test_tenants.py": _FULL_PROCESSES,
     "tests/client/deduplication/test_kills.py": _FULL_PROCESSES,
     "tests/contrib/test_celery.py": _FULL_PROCESSES,
     "tests/client/test_static_topic_brokers.py": _FULL_CLIENTS,

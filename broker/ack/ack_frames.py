@@ -56,6 +56,7 @@ class AckFrames:
         self._store = core.store
         self._tier = core.tier
         self._waits = core.waits
+        self._quotas = core.quotas
         self._planner = planner
         self._log = log
         self._buffer = buffer
@@ -109,6 +110,7 @@ class AckFrames:
             read.refuse(error, was_later=False)
         pops = acks.pops()
         for topic, group, _, _, messages in pops:
+            self._quotas.note(channel, group, messages)
             self._log.count_acks(group, topic, messages)
         count_acknowledged(pops, self._inflight, self._counters)
         return count

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.held_requests import Answer, HeldRequests
-from broker.quota.admission import note_exceeded
 from broker.quota.bucket import Buckets, Kind, charge, longest_wait
 from broker.quota.quotas import CallerChannel, Quotas
 from sprocket.common.clock import Clock
@@ -35,8 +34,9 @@ class QuotaReads:
         self._quotas = quotas
         self._clock = clock
         self._held = HeldRequests(clock, call_later, _TICK_S)
-        # The read that comes again now, when it must be answered, and whether it is still to be charged as a request.
-        self._again: tuple[Request[Any], float, bool] | None = None
+        # The read that comes again now, when it must be answered, whether it is still to be charged as a request, and
+        # how long it has waited last.
+        self._again: tuple[Request[Any], float, bool, float] | None = None
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -63,23 +63,23 @@ class QuotaReads:
         """
         now_s = self._clock.monotonic()
         comes_again = self._again is not None and self._again[0] is request
-        until_s = now_s + min(max_s, MAX_WAIT_S)
+        until_s, waited_s = now_s + min(max_s, MAX_WAIT_S), 0.0
         if self._again is not None and comes_again:
-            _, until_s, is_new = self._again
+            _, until_s, is_new, waited_s = self._again
         bucket, wait_s = longest_wait(buckets)
         if bucket is None:
             if is_new:
                 charge((one for one in buckets if one.kind is Kind.REQUESTS), 0, 0)
             return Verdict.SERVE
         if not comes_again:
-            bucket.tally.exceeded += 1
-            note_exceeded(bucket, request)
-        wait_s = min(wait_s, until_s - now_s)
+            self._quotas.exceeded(bucket, request)
+        # Of many that wait for one quota, few are admitted, so the others do not come again together each time.
+        wait_s = min(max(wait_s, 2 * waited_s), until_s - now_s)
         if wait_s <= 0 or self._is_closed:
             return Verdict.EMPTY
 
         def woken(request: Request[Any]) -> None:
-            self._again = request, until_s, is_new
+            self._again = request, until_s, is_new, wait_s
             try:
                 again(request)
             finally:

@@ -69,7 +69,7 @@ def message_routes(
         *StaticPulls(pulls, static, brokers, logical_resets).routes(),
         *static_offsets.routes(),
         *StaticResets(resets, static_offsets, static, brokers, logical_resets).routes(),
-        *ClientProcessor(config, topics, groups, core.consumers, core.producers, clock).routes(),
+        *ClientProcessor(config, topics, groups, core.consumers, core.producers, clock, core.quotas).routes(),
     ]
 
 

@@ -10,6 +10,7 @@ from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
 from broker.filter.sql_filter import SQL92, compiled
 from broker.filter.subscription_filter import is_tag_type
+from broker.quota.quotas import Quotas
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
@@ -48,7 +49,9 @@ class ClientProcessor:
         consumers: ConsumerRegistry,
         producers: ProducerRegistry,
         clock: Clock,
+        quotas: Quotas,
     ) -> None:
+        self._quotas = quotas
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -87,6 +90,7 @@ class ClientProcessor:
         knows_fingerprints = data.heartbeat_fingerprint != 0
         is_sub_change = not knows_fingerprints
         for consumer in data.consumer_data_set:
+            self._quotas.note(request.channel, consumer.group_name)
             if self._register_consumer(member, consumer, data):
                 is_sub_change = True
         for producer in data.producer_data_set:

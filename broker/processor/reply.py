@@ -95,9 +95,12 @@ class ReplyProcessor:
         """Push one reply; respond to its sender when the requester has it or cannot be reached."""
         header: SendHeader = request.header
         try:
-            queue_id = self._planner.admit(header, request.channel.peer).queue_id
+            plan = self._planner.admit(header, request.channel.peer)
+            self._planner.spend(plan, self._planner.callers(request.channel), request)
+            queue_id = plan.queue_id
         except RequestError as error:
-            return Refusal(error.code, error.remark, self._constants(), reason=error.refusal_reason)
+            fields = self._constants() | dict(error.fields or {})
+            return Refusal(error.code, error.remark, fields, reason=error.refusal_reason)
         properties = names.parse(header.properties)
         requester = properties.get(names.REPLY_TO_CLIENT)
         if requester is None:

@@ -15,7 +15,6 @@ from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import Answer, ConfirmWaits
 from broker.message_id import host_bytes
 from broker.metrics.message_flow import MessageFlow
-from broker.quota.admission import spend
 from broker.quota.bucket import Buckets
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake, require_key
@@ -129,7 +128,7 @@ class SendProcessor:
                     self._send_batch(request, plan, born_host, callers)
                     continue
                 if plan.buckets or callers:
-                    spend(plan, callers, request)
+                    self.planner.spend(plan, callers, request)
                 if plan.needs_key:
                     require_key((text or "").encode("utf-8", "replace"))
                 key, handle = None, b""
@@ -276,7 +275,8 @@ class SendProcessor:
         """Store the messages of one batch request, all or none."""
         messages, key, have_ids = self._intake.batch(request, plan, born_host)
         if plan.buckets or callers:
-            spend(plan, callers, request, sum(message_count(message.properties) for message in messages))
+            count = sum(message_count(message.properties) for message in messages)
+            self.planner.spend(plan, callers, request, count)
         if have_ids and self._idempotent.takes_any(messages, plan):
             self._send_once(request, plan.topic, messages, key)
             return

@@ -18,6 +18,9 @@ from sprocket.remoting.codes import RETRY_AFTER_FIELD, ResponseCode
 
 # Less is nothing: a sum of times that are no whole numbers in binary is off by less.
 _NOTHING: Final = 1e-6
+# For each request over a quota, its connection is not read for so long after those of earlier ones.  So all refusals
+# of one quota and resource are some 1,000 in a second, over however many connections they come.
+_SLOW_S: Final = 0.001
 # What `left` returns if there is no bound.
 UNBOUND: Final = 1 << 62
 
@@ -63,7 +66,7 @@ class Bucket:
     `left` and `take` do.  `now_s` is the clock.
     """
 
-    __slots__ = ("__weakref__", "counts_bytes", "kind", "now_s", "of", "state", "tally")
+    __slots__ = ("__weakref__", "_slow_until_s", "counts_bytes", "kind", "now_s", "of", "state", "tally")
 
     def __init__(
         self, of: str, kind: Kind, rate: float, burst: float, clock: Clock, tally: Tally, *, is_soft: bool = False
@@ -73,6 +76,7 @@ class Bucket:
         self.counts_bytes = kind in _BYTES
         self.tally = tally
         self.now_s = clock.monotonic
+        self._slow_until_s = 0.0
         self.state = array("d", (burst, clock.monotonic(), rate, burst, is_soft))
 
     @property
@@ -131,6 +135,12 @@ class Bucket:
         if self.state[_IS_SOFT] and self._refill() < 0:
             self.tally.exceeded += ceil(-self.state[_LEVEL])
             self.state[_LEVEL] = 0.0
+
+    def slow_s(self) -> float:
+        """Return for how long the connection of a request that was over the limit is not read, in seconds."""
+        now_s = self.now_s()
+        self._slow_until_s = max(now_s, self._slow_until_s) + _SLOW_S
+        return self._slow_until_s - now_s
 
     def _refill(self) -> float:
         """Add what has come since the last look; return the tokens that are there now."""

@@ -2,19 +2,27 @@
 
 Planners ask for the buckets of topics and groups when they make a plan, so a request does not search for them.  The
 buckets of the account and the address are kept at the connection until a quota changes.
+
+A connection with requests over a quota is read more slowly, so that a flood of them costs the others little.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from acl.gate import PROVEN_ACCOUNT
-from broker.quota.bucket import Bucket, Buckets, Kind, Tally
+from broker.quota.bucket import Bucket, Buckets, Kind, QuotaExceeded, Tally, charge
 from broker.quota.quota_table import QuotaTable
 from broker.quota.rules import Dimension, by_dimension, is_exempt, is_exempt_group
 from sprocket.common.clock import Clock
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.quota import Quota
+from sprocket.remoting.command import Request
 from sprocket.remoting.message.namespaces import TENANT_SEPARATOR, namespace_of
+from sprocket.remoting.routes import FramesChannel
+
+logger = logging.getLogger(__name__)
 
 # Resources whose buckets are kept although no plan or connection uses them, so that to connect again wins nothing.
 MAX_RECENT: Final = 4096
@@ -26,6 +34,8 @@ _WORDS: Final = {
 }  # fmt: skip
 # Attribute of a connection: its `_Caller`.
 _CALLER: Final = "quota_caller"
+# Max time for which a connection is not read because a quota is used up.
+_MAX_SLOW_S: Final = 1.0
 
 
 class CallerChannel(Protocol):
@@ -36,6 +46,16 @@ class CallerChannel(Protocol):
 
     @property
     def attributes(self) -> dict[str, Any]: ...
+
+
+class ChargedPlan(Protocol):
+    """Part of the plan of a send."""
+
+    @property
+    def buckets(self) -> Buckets: ...
+
+    @property
+    def is_retry(self) -> bool: ...
 
 
 class _Caller:
@@ -55,11 +75,15 @@ def _of_kinds(kinds: tuple[Kind, ...], buckets: Buckets) -> Buckets:
 
 
 class Quotas:
-    """Quotas of a `QuotaTable` in force.  Lives in the event loop's thread."""
+    """Quotas of a `QuotaTable` in force.  Lives in the event loop's thread.
 
-    def __init__(self, table: QuotaTable, clock: Clock) -> None:
+    `own_account` is the account with which servers of the cluster sign: others share the connections of proxies.
+    """
+
+    def __init__(self, table: QuotaTable, clock: Clock, own_account: str | None = None) -> None:
         self.table = table
         self._clock = clock
+        self._own_account = own_account
         self._number = 0  # of changes
         self._patterns = by_dimension({})
         self.has_callers = False  # whether any account or address has a quota
@@ -131,6 +155,50 @@ class Quotas:
             caller = attributes[_CALLER] = _Caller(self._number, account, buckets)
         return caller
 
+    # Requests that were decoded
+
+    def spend(self, plan: ChargedPlan, callers: Buckets, request: Request[Any], messages: int = 1) -> None:
+        """Charge a send with some messages to the buckets of its plan and of its sender.  A retry was charged before.
+
+        Raises QuotaExceeded, with nothing charged, if a bucket does not admit it.
+        """
+        buckets = () if plan.is_retry else plan.buckets + callers
+        for bucket in buckets:
+            if not bucket.left():
+                self.exceeded(bucket, request, messages)
+                raise QuotaExceeded(bucket, bucket.wait_s())
+        charge(buckets, messages, sent_bytes(request))
+
+    def note(self, channel: FramesChannel, group: str, count: int = 1) -> None:
+        """Charge requests of a group that are never refused; while a quota is used up, the connection is not read."""
+        if not self.table.by_name:
+            return
+        buckets = self.callers_out(channel) if self.has_callers else ()
+        if not is_exempt_group(group):
+            buckets += (*self._buckets_of(Dimension.GROUP, group), *self._of_namespace(group))
+        for bucket in buckets:
+            if bucket.kind is Kind.REQUESTS:
+                is_used_up = bucket.wait_s() > 0
+                bucket.take(count)
+                if is_used_up:
+                    bucket.tally.exceeded += count
+                    self._slow(channel, bucket.wait_s())
+
+    def exceeded(self, bucket: Bucket, request: Request[Any], count: int = 1) -> None:
+        """Count a request that a quota refuses or delays, write a line, and read its connection more slowly."""
+        bucket.tally.exceeded += count
+        text, (host, port) = str(bucket), request.channel.peer
+        # Limited for each quota: otherwise one with many senders would hide the others.
+        peer_lines.warning(
+            logger, text, "event=quota_exceeded quota=%r peer=%s:%d code=%d", text, host, port, request.code
+        )
+        self._slow(request.channel, bucket.slow_s())
+
+    def _slow(self, channel: FramesChannel, seconds: float) -> None:
+        account = channel.attributes.get(PROVEN_ACCOUNT)
+        if account is None or account != self._own_account:
+            channel.read_after(min(seconds, _MAX_SLOW_S))
+
     # The buckets
 
     def _of_namespace(self, name: str) -> Buckets:
@@ -195,3 +263,9 @@ class Quotas:
             if quota is not None:
                 found.append((quota.name, bucket))
         return found
+
+
+def sent_bytes(request: Request[Any]) -> int:
+    """Return the size of a send: its body and its properties, as they were sent."""
+    text = request.header.properties or ""
+    return len(request.body) + (len(text) if text.isascii() else len(text.encode()))

@@ -9,7 +9,7 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
@@ -29,6 +29,7 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import PERM_WRITE, TopicConfig
 from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.command import Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from sprocket.remoting.message.message_type import MessageType, priority_of, type_of
 from sprocket.remoting.message.properties import PRIORITY
@@ -238,6 +239,11 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         """Return the buckets of who sends on a connection."""
         callers_of = self.callers_of()
         return () if callers_of is None else callers_of(channel)
+
+    def spend(self, plan: SendPlan, callers: Buckets, request: Request[Any], messages: int = 1) -> None:
+        """Charge a send, as `Quotas.spend`."""
+        if self.quotas is not None:
+            self.quotas.spend(plan, callers, request, messages)
 
     # What a plan says
 

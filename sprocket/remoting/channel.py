@@ -25,6 +25,7 @@ from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.flow.long_answers import ENDED, LongAnswers
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
+from sprocket.remoting.flow.slow_reads import SlowReads
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.frames import encode_response
 from sprocket.remoting.framing import Frame, FrameDecoder, Frames
@@ -94,6 +95,7 @@ class RemotingChannel(Outgoing):
         self.partial_bytes = 0  # received bytes of an incomplete frame
         self._failed = False
         self._held: list[bytes] | None = None  # what arrived since `hold`
+        self._slow = SlowReads(self._loop, self._read_on)
         self._measured = 0  # responses whose latency was measured
 
     # asyncio.Protocol
@@ -164,8 +166,9 @@ class RemotingChannel(Outgoing):
             counters.frames += len(frames)
             if decoder.has_large_header:
                 frames = with_few_fields(decoder, frames, self)
-            if len(data) >= LARGE_READ_BYTES and self._table.overload is not None:
-                frames = self._shed(self._table.overload, frames, len(data))
+            overload = self._table.overload
+            if len(data) >= LARGE_READ_BYTES and overload is not None and not self._slow.was_on:
+                frames = self._shed(overload, frames, len(data))
             self._handle(frames)
         self._end_if_wrong()
 
@@ -189,8 +192,16 @@ class RemotingChannel(Outgoing):
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
 
+    def read_after(self, seconds: float) -> None:
+        """Serve a peer that sends more than it may after some seconds; one in this process never waits."""
+        if self._transport is not None and not self.is_closed and not self.is_trusted:
+            self._transport.pause_reading()
+            self._slow.wait(seconds)
+
     def _read_on(self) -> None:
-        is_held = self._held is not None or self._is_waiting
+        if self._is_waiting and not self._slow and not self._long.is_full:
+            self._turn.share(self._go_on)
+        is_held = self._held is not None or self._is_waiting or bool(self._slow)
         if self._transport is not None and self.stalled_at is None and not self.is_closed and not is_held:
             self._transport.resume_reading()
 
@@ -295,7 +306,8 @@ class RemotingChannel(Outgoing):
                 self._flush()
                 if self.stalled_at is not None:
                     break
-            if index < count and (self.is_closed or self._long.is_full or self._turn.now() >= ends_at):
+            is_over = self.is_closed or self._long.is_full or bool(self._slow)
+            if index < count and (is_over or self._turn.now() >= ends_at):
                 break
         return frames[index:] if index < count else ()
 
@@ -349,8 +361,8 @@ class RemotingChannel(Outgoing):
     def _go_on(self, ends_at: float) -> bool:
         """Serve the backlog until monotonic `ends_at`; return whether some of it waits for another turn."""
         is_closing = self._transport is not None and self._transport.is_closing()
-        if not self._is_waiting or self._held is not None or is_closing:
-            return False
+        if not self._is_waiting or self._held is not None or is_closing or self._slow:
+            return False  # `_read_on` comes later
         backlog = list(self._backlog)
         self._backlog.clear()
         self._is_waiting = False

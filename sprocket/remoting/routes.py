@@ -110,9 +110,9 @@ class FramesChannel(Protocol):
         ...
 
     @property
-    def read_at(self) -> float:
-        """Loop time of the last read."""
-        ...
+    def read_at(self) -> float: ...  # loop time of the last read
+
+    def read_after(self, seconds: float, /) -> None: ...
 
     def refuse(self, request: Request[Any], error: Exception, /) -> None:
         """Respond to a decoded request that failed with `error`."""

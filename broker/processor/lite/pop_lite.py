@@ -15,6 +15,7 @@ from broker.lite.offsets import LiteOffsets
 from broker.lite.order import LITE_QUEUE_ID, LiteOrder
 from broker.lite.subscriptions import LiteClient, LiteSubscriptions
 from broker.longpolling.held_pops import HeldPops, HoldResult
+from broker.longpolling.quota_reads import Verdict, charge_found
 from broker.pop.retry_record import records_in
 from sprocket.common.errors import CorruptRecord, RequestError
 from sprocket.remoting.codes import ResponseCode
@@ -76,6 +77,7 @@ class PopLiteProcessor:
         self._offsets = offsets
         self._order = order
         self._held = held
+        self._quotas = core.quota_reads
 
     def pop(self, request: Request[PopLiteMessageRequestHeader]) -> Response | None:
         """Return messages, or hold the request.  Raises RequestError."""
@@ -99,12 +101,19 @@ class PopLiteProcessor:
             remark = f"maxMsgNum is {header.max_msg_num}: a pop returns 1 to {_MAX_MESSAGES} messages"
             raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
         self._admission.check_pop(header.topic, header.consumer_group, request.channel.peer)
+        planned = self._quotas.of_plan(header.topic, header.consumer_group)
+        buckets = self._quotas.of(planned, request.channel)
+        if buckets:
+            again, max_s = partial(self.answer_held, may_hold=may_hold), max(header.poll_time, 0) / 1000
+            verdict = self._quotas.admit(buckets, request, max_s, again, is_new=may_hold)
+            if verdict is not Verdict.SERVE:
+                return _nothing(header, now_ms) if verdict is Verdict.EMPTY else None
         client = self._subscriptions.find(header.consumer_group, header.client_id)
         taken = _Taken()
         if client is not None:
             self._take(client, header, now_ms, taken)
         if taken.counts:
-            self._count(header, taken)
+            charge_found(buckets, len(taken.counts), self._count(header, taken))
             answer = _header(header, now_ms, taken.counts)
             return Response(ResponseCode.SUCCESS, GetStatus.FOUND.name, answer, taken.buffers)
         if taken.damage is not None:
@@ -155,9 +164,11 @@ class PopLiteProcessor:
         self._consumer_offsets.commit(group, queue, LITE_QUEUE_ID, result.next_offset)
         return self._store.get(queue, LITE_QUEUE_ID, result.next_offset, room, _MAX_BYTES)
 
-    def _count(self, header: PopLiteMessageRequestHeader, taken: _Taken) -> None:
+    def _count(self, header: PopLiteMessageRequestHeader, taken: _Taken) -> int:
+        """Count what a pop has taken; return its size."""
         size_bytes = sum(map(len, taken.buffers))
         self._flow.delivered(header.topic, header.consumer_group, len(taken.counts), size_bytes, "false")
+        return size_bytes
 
     # Hold
 
@@ -174,13 +185,19 @@ class PopLiteProcessor:
             if is_unfinished:
                 self._call_later(0.0, partial(self._wake, header.client_id, header.consumer_group))
             return None
-        answer, remark = _header(header, now_ms, ()), GetStatus.NO_MESSAGE_IN_QUEUE.name
         if result is HoldResult.FULL:
-            return Response(ResponseCode.POLLING_FULL, remark, answer)
-        return Response(ResponseCode.POLLING_TIMEOUT, remark, answer)
+            remark = GetStatus.NO_MESSAGE_IN_QUEUE.name
+            return Response(ResponseCode.POLLING_FULL, remark, _header(header, now_ms, ()))
+        return _nothing(header, now_ms)
 
     def _wake(self, client_id: str, group: str) -> None:
         self._held.wake(client_id, group, LITE_QUEUE_ID)
+
+
+def _nothing(header: PopLiteMessageRequestHeader, now_ms: int) -> Response:
+    """Return the response to a pop that has waited and found nothing."""
+    remark = GetStatus.NO_MESSAGE_IN_QUEUE.name
+    return Response(ResponseCode.POLLING_TIMEOUT, remark, _header(header, now_ms, ()))
 
 
 def _header(header: PopLiteMessageRequestHeader, now_ms: int, counts: Sequence[int]) -> PopLiteMessageResponseHeader:

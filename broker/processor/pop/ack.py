@@ -57,6 +57,7 @@ class AckProcessor:
         counters: PopCounters,
         lite: LiteAcks,
     ) -> None:
+        self._quotas = core.quotas
         self._planner = planner
         self._admission = admission
         self._log = log
@@ -84,6 +85,8 @@ class AckProcessor:
             self._writes.serve(run, lambda request: (records_of(request, done), None), 0)
         finally:
             count_acknowledged(done, self._inflight, self._counters)
+            for _, group, _, _, count in done:
+                self._quotas.note(run[0].channel, group, count)
 
     def _answer(self, done: list[tuple[Request[Any], None]]) -> None:
         ACK_WRITTEN()

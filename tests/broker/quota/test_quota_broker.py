@@ -1,19 +1,24 @@
 """Quotas at a whole broker: how operators set them, and what clients get."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.quota.bucket import Kind
+from broker.quota.bucket import Bucket, Kind, Tally
 from broker.server import Broker
 from broker.upkeep.quota_upkeep import QuotaUpkeep
+from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.quota import Quota, QuotaTableBody, QuotaUsageBody
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.pop import PopMessageRequestHeader
+from sprocket.remoting.headers.pop import AckMessageRequestHeader, PopMessageRequestHeader
 from tests.broker.insides import core_of, service_of
+from tests.broker.lite import rig as lite_rig
+from tests.broker.lite.rig import lite_broker
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
 from tests.broker.test_send import client_batch
 from tests.clock import ManualClock
@@ -171,3 +176,73 @@ async def test_all_quotas_of_a_name_hold_together(tmp_path: Path) -> None:
         assert [await send(client, topic) for _ in range(3)] == [SUCCESS, SUCCESS, REFUSED]
         tallies = core_of(broker).quotas.tallies()
     assert tallies["namespace:*", Kind.BYTES_IN].used > tallies["namespace:*", Kind.MESSAGES_IN].used == 2
+
+
+async def test_heartbeats_and_acknowledgements_are_counted_and_never_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, clock=ManualClock()) as (broker, client):
+        await client.send()
+        await set_quota(client, f"group:{GROUP}", requests=3)
+        popped = await client.ask_well(RequestCode.POP_MESSAGE, pop(0))
+        (message,) = decode_records(bytes(popped.body), MessageQueue(TOPIC, "", 0))
+        for _ in range(4):
+            await client.heartbeat("c1", TOPIC)
+        fields = popped.ext_fields
+        extra = " ".join((
+            fields["startOffsetInfo"].split(" ")[2], fields["popTime"], fields["invisibleTime"], fields["reviveQid"],
+            "0", "broker-a", "0", "0",
+        ))  # fmt: skip
+        assert message.queue_offset == 0
+        header = AckMessageRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=0, extra_info=extra, offset=0)
+        await client.ask_well(RequestCode.ACK_MESSAGE, header)
+        tally = core_of(broker).quotas.tallies()[f"group:{GROUP}", Kind.REQUESTS]
+    assert (tally.used, tally.exceeded) == (6, 3)
+
+
+async def test_a_reply_over_its_quota_is_refused_with_the_time_to_wait(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, clock=ManualClock()) as (_, client):
+        await client.send()
+        await set_quota(client, "address:*", messages_in=1, burst_millis=1)
+        answers = [
+            await client.ask(RequestCode.SEND_REPLY_MESSAGE_V2, send_header(TOPIC, **PLAIN), b"reply") for _ in range(2)
+        ]
+    assert answers[0].code != REFUSED  # it names no requester
+    assert (answers[1].code, answers[1].ext_fields["retryAfterMillis"]) == (REFUSED, "1000")
+
+
+async def test_a_pop_of_lite_topics_over_its_quota_waits_and_is_then_served(tmp_path: Path) -> None:
+    async with lite_broker(tmp_path) as (broker, client):
+        await lite_rig.subscribe(client, "c1", "s1")
+        await set_quota(client, f"group:{lite_rig.GROUP}", messages_out=20, burst_millis=1)
+        for _ in range(3):
+            await lite_rig.send_lite(client, "s1", b"first")
+        assert len(await lite_rig.popped(client, "c1")) == 3
+        await lite_rig.send_lite(client, "s1", b"second")
+        tally = core_of(broker).quotas.tallies()[f"group:{lite_rig.GROUP}", Kind.MESSAGES_OUT]
+        assert (tally.used, tally.exceeded) == (3, 0)
+        assert await lite_rig.popped(client, "c1", poll_time=0) == []
+        assert tally.exceeded == 1
+
+
+async def test_a_flood_over_a_quota_is_read_slowly_and_its_connection_is_answered_in_the_end(tmp_path: Path) -> None:
+    """Each refusal slows the connection by 1 ms; another one is served meanwhile."""
+    async with running_broker(tmp_path) as (_, client):
+        await client.send()
+        await client.send(topic="Other")
+        await set_quota(client, f"topic:{TOPIC}", messages_in=1)
+        other = TestClient(client.address)
+        await other.send(topic="Other")
+        codes = await asyncio.gather(*(send(client) for _ in range(501)))
+        slow = asyncio.create_task(send(client))
+        await other.send(topic="Other")
+        assert not slow.done()
+        await slow
+        await other.close()
+    assert codes.count(REFUSED) >= 490
+
+
+async def test_refusals_of_one_quota_are_spaced_over_all_connections() -> None:
+    clock = ManualClock()
+    bucket = Bucket("topic Orders", Kind.MESSAGES_IN, 1, 1, clock, Tally())
+    assert [round(bucket.slow_s() * 1000) for _ in range(3)] == [1, 2, 3]
+    clock.advance(10)
+    assert round(bucket.slow_s() * 1000) == 1

@@ -107,7 +107,7 @@ class Twin:
         topics.by_name[revive] = TopicConfig(revive, 8, 8)
         self.quotas = Quotas(QuotaTable(file, self.clock, config.plan_version), self.clock)
         core: Any = SimpleNamespace(
-            quota_reads=QuotaReads(self.quotas, self.clock, later),
+            quotas=self.quotas, quota_reads=QuotaReads(self.quotas, self.clock, later),
             config=config, clock=self.clock, store=self.store, topics=topics, role=Role(BrokerRole.ASYNC_MASTER),
             groups=SubscriptionGroups(config, file, self.clock),
             offsets=ConsumerOffsets(file, self.clock, config.plan_version),

@@ -1,0 +1,1 @@
+"""Two tenants at one broker, one of them hostile: what the other feels of it."""

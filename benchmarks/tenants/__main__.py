@@ -1,0 +1,171 @@
+"""Times of a good tenant alone, and beside a hostile one, which has a quota.
+
+    python -m benchmarks.tenants [--seconds 600] [--slice 5] [--hostile sends,cold,filters,held,subscriptions]
+
+The hostile one floods, subscribes badly and reads cold data.  Both use one broker.  The control is the same hostile
+tenant at another broker of the same machine: what it costs then is processor time, not the broker's order of work.  The
+three come by turns, in slices.  The broker's old messages are taken out of the page cache before each slice.
+"Broker CPU" is the processor time of the good tenant's broker, in s per s.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from benchmarks.system.process import cpu_s
+from benchmarks.tenants.frames import BODY, COLD, FLOOD, GOOD, QUEUES, QUOTA, send_header
+from benchmarks.tenants.hostile import KINDS
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.remoting.bodies.quota import Quota
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode
+from sprocket.testing import Broker
+
+ALONE, CONTROL, BESIDE = PHASES = ("alone", "hostile elsewhere", "hostile beside")
+_WARM_S: Final = 0.5
+_AT_ONCE: Final = 500
+
+
+async def prepare(broker: Broker, cold_messages: int, *, has_quota: bool) -> None:
+    """Make the topics, the old messages, and the quota of the hostile tenant."""
+    for topic in (GOOD, FLOOD, COLD):
+        await asyncio.to_thread(broker.create_topic, topic, QUEUES)
+    client = RemotingClient()
+    for first in range(0, cold_messages, _AT_ONCE):
+        numbers = range(first, min(first + _AT_ONCE, cold_messages))
+        sends = (
+            client.invoke(broker.address, RequestCode.SEND_MESSAGE_V2, send_header(COLD, number), BODY, timeout_s=30)
+            for number in numbers
+        )
+        await asyncio.gather(*sends)
+    await client.close()
+    if has_quota:
+        async with AdminClient(broker.namesrv) as admin:
+            await admin.set_quota(broker.address, Quota("namespace:evil", **QUOTA))
+
+
+def forget_pages(broker: Broker) -> None:
+    """Take the broker's log out of the page cache, as if it had not been read for long."""
+    for path in sorted((broker.store / "commitlog").iterdir()):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def hostile(broker: Broker, kinds: str, cold_messages: int, counts: Counter[str]) -> Iterator[None]:
+    """Let the hostile tenant work at a broker until the end of the block."""
+    command = [sys.executable, "-m", "benchmarks.tenants.hostile", broker.address, kinds, str(cold_messages)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield
+    finally:
+        said, _ = process.communicate()
+        counts.update(json.loads(said or "{}"))
+
+
+def good(broker: Broker, seconds: float, per_second: float) -> dict[str, list[float]]:
+    """Run a slice of the good tenant; return its times."""
+    command = [sys.executable, "-m", "benchmarks.tenants.good", broker.address, str(seconds), str(per_second)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    times: dict[str, list[float]] = json.loads(done.stdout)
+    return times
+
+
+def percentile(values: list[float], part: float) -> float:
+    """Return the value below which `part` of all are; nan without any."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else float("nan")
+
+
+class Times:
+    """Times of each phase, of each slice."""
+
+    def __init__(self) -> None:
+        self.slices: dict[str, list[dict[str, list[float]]]] = defaultdict(list)
+        self.failed: Counter[str] = Counter()
+        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self.cpu_s: dict[str, float] = defaultdict(float)
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def add(self, phase: str, times: dict[str, list[float]]) -> None:
+        """Add a slice."""
+        self.failed[phase] += times.pop("failed")  # type: ignore[arg-type]
+        self.slices[phase].append(times)
+
+    def of(self, phase: str, kind: str) -> list[float]:
+        """Return all times of a phase."""
+        return [value for one in self.slices[phase] for value in one[kind]]
+
+    def table(self) -> list[str]:
+        """Return the lines of the report."""
+        lines = [f"{'phase':18} {'kind':14} {'count':>7} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'p99/alone':>9}"]
+        for kind in ("sends_ms", "deliveries_ms"):
+            alone = percentile(self.of(ALONE, kind), 0.99)
+            for phase in PHASES:
+                values = self.of(phase, kind)
+                p50, p99, longest = (percentile(values, part) for part in (0.5, 0.99, 1.0))
+                lines.append(
+                    f"{phase:18} {kind[:-3]:14} {len(values):7} {p50:8.2f} {p99:8.2f} {longest:8.2f} {p99 / alone:9.2f}"
+                )
+        for phase in PHASES:
+            share = self.cpu_s[phase] / self.seconds[phase]
+            counts = dict(self.counts[phase])
+            lines.append(f"{phase}: failed {self.failed[phase]}, broker CPU {share:.2f}, hostile {counts}")
+        return lines
+
+
+def measure(options: argparse.Namespace, kinds: str) -> Times:
+    """Start two brokers, and run the slices."""
+    times = Times()
+    properties = {"brokerFastFailureEnable": "true", "enablePropertyFilter": "true"}
+    with Broker(properties=properties) as broker, Broker(properties=properties) as other:
+        for one in (broker, other):
+            asyncio.run(prepare(one, options.cold, has_quota=not options.without_quota))
+        targets = {ALONE: None, CONTROL: other, BESIDE: broker}
+        for _ in range(max(1, round(options.seconds / options.slice / len(PHASES)))):
+            for phase, target in targets.items():
+                for one in (broker, other):
+                    forget_pages(one)
+                with contextlib.ExitStack() as stack:
+                    if target is not None:
+                        stack.enter_context(hostile(target, kinds, options.cold, times.counts[phase]))
+                    began_s, before_s = time.monotonic(), cpu_s(broker.pid)
+                    times.add(phase, good(broker, options.slice, options.rate))
+                    times.cpu_s[phase] += cpu_s(broker.pid) - before_s
+                    times.seconds[phase] += time.monotonic() - began_s
+    return times
+
+
+def main(arguments: list[str] | None = None) -> Times:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600, help="of all phases together")
+    parser.add_argument("--slice", type=float, default=5)
+    parser.add_argument("--rate", type=float, default=200, help="sends of the good tenant per second")
+    parser.add_argument("--cold", type=int, default=100_000, help="old messages, 1 KiB each")
+    parser.add_argument("--hostile", default=",".join(KINDS), help=", ".join(KINDS))
+    parser.add_argument("--each", action="store_true", help="measure each kind for `--seconds`")
+    parser.add_argument("--without-quota", action="store_true")
+    options = parser.parse_args(arguments)
+    if not {*options.hostile.split(",")} <= {*KINDS}:
+        parser.error(f"--hostile: allowed is {', '.join(KINDS)}")
+    for kinds in options.hostile.split(",") if options.each else [options.hostile]:
+        times = measure(options, kinds)
+        print(f"hostile: {kinds}")
+        print("\n".join(times.table()), flush=True)
+    return times
+
+
+if __name__ == "__main__":
+    main()
