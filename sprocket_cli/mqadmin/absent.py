@@ -14,7 +14,6 @@ _BY_REASON: Final[dict[str, tuple[str, ...]]] = {
         "exportMetadataInRocksDB", "exportPopRecord", "rocksDBConfigToJson", "checkRocksdbCqWriteProgress",
         "switchTimerEngine",
     ),
-    "No compaction topics.": ("dumpCompactionLog",),
 }  # fmt: skip
 # Name -> reason.
 ABSENT: Final = {name: reason for reason, names in _BY_REASON.items() for name in names}

@@ -27,6 +27,11 @@ def message_line(stored: "StoredMessage", charset: str | None) -> str:
     return f"MSGID: {shown_id(stored.message)} {_with_record(stored)} BODY: {body}"
 
 
+def record_line(stored: "StoredMessage") -> str:
+    """Return a record that was read from a file, without its body, in one line (`DumpCompactionLogCommand`)."""
+    return _with_record(stored, is_from_file=True)
+
+
 def shown_id(message: "ReceivedMessage") -> str:
     """Return the id that RocketMQ's tools print: of a message in a batch, the id of the batch, by which it is found.
 
@@ -56,30 +61,30 @@ def properties_text(properties: Mapping[str, str]) -> str:
     return java_map((name, properties[name]) for name in sorted(properties, key=slot))
 
 
-def _with_record(stored: "StoredMessage") -> str:
+def _with_record(stored: "StoredMessage", *, is_from_file: bool = False) -> str:
     """Return a message and the figures of its record (`MessageExt.toString`)."""
     message = stored.message
     fields = (
-        ("brokerName", message.queue.broker_name), ("queueId", message.queue.queue_id),
+        ("brokerName", _or_null(message.queue.broker_name or None)), ("queueId", message.queue.queue_id),
         ("storeSize", stored.size_bytes), ("queueOffset", message.queue_offset), ("sysFlag", stored.sys_flag),
         ("bornTimestamp", message.born_timestamp_ms), ("bornHost", "/{}:{}".format(*message.born_host)),
         ("storeTimestamp", message.store_timestamp_ms), ("storeHost", "/{}:{}".format(*message.store_host)),
         ("msgId", _or_null(stored.offset_message_id)), ("commitLogOffset", message.physical_offset),
         ("bodyCRC", stored.body_crc), ("reconsumeTimes", stored.reconsume_times),
-        ("preparedTransactionOffset", stored.prepared_transaction_offset), ("toString()", _alone(stored)),
+        ("preparedTransactionOffset", stored.prepared_transaction_offset), ("toString()", _alone(stored, is_from_file)),
     )  # fmt: skip
     return "MessageExt [" + ", ".join(f"{name}={value}" for name, value in fields) + "]"
 
 
-def _alone(stored: "StoredMessage") -> str:
-    """Return what the producer gave, the body as numbers (`Message.toString`)."""
+def _alone(stored: "StoredMessage", is_from_file: bool) -> str:
+    """Return what the producer gave, the body as numbers (`Message.toString`); not the body of a record in a file."""
     message = stored.message
-    body = message.body
+    properties = message.properties if is_from_file else stored.properties
     # Java's bytes have a sign.
-    numbers = ", ".join(map(str, struct.unpack(f"{len(body)}b", body)))
+    body = "null" if is_from_file else f"[{', '.join(map(str, struct.unpack(f'{len(message.body)}b', message.body)))}]"
     return (
-        f"Message{{topic='{message.topic}', flag={message.flag}, properties={properties_text(stored.properties)}, "
-        f"body=[{numbers}], transactionId='{_or_null(stored.transaction_id)}'}}"
+        f"Message{{topic='{message.topic}', flag={message.flag}, properties={properties_text(properties)}, "
+        f"body={body}, transactionId='{_or_null(stored.transaction_id)}'}}"
     )
 
 

@@ -17,6 +17,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.regular_file import open_regular
+from store.backup.compacted_files import CompactedFiles
 from store.backup.copied_file import (
     Progress,
     copy_file,
@@ -122,6 +123,10 @@ class Backup:
     def _copied(self, previous: Manifest | None, keep_lease: Callable[[], object] = lambda: None) -> BackupReport:
         number = 1 if previous is None else previous.number + 1
         tables = offset_tables(self._root)
+        compacted = CompactedFiles(
+            self._root, self._target, number, [] if previous is None else previous.tables, self._progress
+        )
+        compacted_parts = compacted.copy()
         log, sources, end = self._fixed_log(self._clock.wall_ms())
         self._check_same(previous, log, end)
         tables |= definition_tables(self._root)
@@ -139,10 +144,13 @@ class Backup:
         manifest = Manifest(
             format=FORMAT, number=number, created_ms=self._clock.wall_ms(), log_start=log.first_offset, log_end=end,
             segment_bytes=log.file_bytes, segments=segments,
-            tables=[self._copy_table(name, content, number) for name, content in sorted(tables.items())],
+            tables=[
+                *(self._copy_table(name, content, number) for name, content in sorted(tables.items())),
+                *compacted_parts,
+            ],
         )  # fmt: skip
         _TABLES_COPIED()
-        sync_folders(self._written)
+        sync_folders([*self._written, *compacted.written])
         _BEFORE_MANIFEST()
         save(self._target, manifest)
         _AFTER_MANIFEST()

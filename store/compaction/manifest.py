@@ -17,7 +17,7 @@ import msgspec
 
 from sprocket.common.errors import StoreError
 from store.disk.disk import Disk
-from store.disk.sealed_file import read_sealed, write_sealed
+from store.disk.sealed_file import read_sealed, seal, write_sealed
 from store.layout import file_name
 
 DIRECTORY: Final = "compacted"
@@ -96,6 +96,11 @@ def _damage(manifest: Manifest) -> str:
             return f"part {part.name[:64]!r} has another name than its offsets say"
         end = part.end_offset
     return ""
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the bytes of the manifest's file."""
+    return seal(_KIND, msgspec.json.encode(manifest))
 
 
 def write_manifest(disk: Disk, directory: Path, manifest: Manifest) -> None:

@@ -8,10 +8,12 @@ from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from sprocket.remoting.headers.offset import GetMinOffsetRequestHeader, GetMinOffsetResponseHeader
+from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from sprocket.remoting.message.properties import encode
-from tests.broker.rig import TOPIC, TestClient, create, running_broker
+from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
 from tests.send_headers import send_header
 from tests.waiting import until
 
@@ -88,11 +90,26 @@ async def test_a_deleted_topic_starts_empty_when_it_is_created_again(tmp_path: P
         await create_compacted(client)
         await client.send(b"old", KEYS="a")
         await close_segment(broker, client)
-        from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
-
         await client.ask_well(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=TOPIC))
         await create_compacted(client)
         await client.send(b"new", KEYS="b")
         assert [(m.queue_offset, m.body) for m in await pulled(client)] == [(0, b"new")]
         await until(lambda: not (tmp_path / "store" / "compacted" / TOPIC).exists() or
                     not any((tmp_path / "store" / "compacted" / TOPIC).iterdir()))  # fmt: skip
+
+
+async def test_pops_get_what_is_kept(tmp_path: Path) -> None:
+    """As in RocketMQ, whose pops read through `DefaultMessageStore.getMessage` too."""
+    async with running_broker(tmp_path, store=SMALL) as (broker, client):
+        await create_compacted(client)
+        for key, body in [("a", b"1"), ("b", b"2"), ("a", b"3")]:
+            await client.send(body, KEYS=key)
+        await close_segment(broker, client)
+        await client.send(b"4", KEYS="b")
+        header = PopMessageRequestHeader(
+            consumer_group=GROUP, topic=TOPIC, queue_id=0, max_msg_nums=32, invisible_time=60_000, poll_time=0,
+            born_time=0, init_mode=0, exp_type="TAG", exp="*", order=False,
+        )  # fmt: skip
+        found = await client.ask_well(RequestCode.POP_MESSAGE, header)
+        messages = decode_records(found.body, MessageQueue(TOPIC, "broker-a", 0))
+        assert [(m.queue_offset, m.body) for m in messages] == [(1, b"2"), (2, b"3")]

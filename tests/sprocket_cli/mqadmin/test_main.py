@@ -22,9 +22,7 @@ def test_help_names_what_is_no_command() -> None:
     assert CliRunner().invoke(main, ["topicLists"]).exit_code == 2
 
 
-@pytest.mark.parametrize(
-    "arguments", [["addBroker", "-c", "x"], ["rocksdbconfigtojson"], ["help", "dumpCompactionLog"]]
-)
+@pytest.mark.parametrize("arguments", [["addBroker", "-c", "x"], ["rocksdbconfigtojson"], ["help", "exportPopRecord"]])
 def test_a_command_without_meaning_here_says_why(arguments: list[str]) -> None:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2

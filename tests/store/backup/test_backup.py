@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import time
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from store.backup.restore import restore
 from store.backup.verification import faults
 from store.message_store import MessageStore
 from tests.clock import ManualClock
+from tests.store.compaction.compacting import TOPIC, fill_segment, price, read
 from tests.store.inspection.stopped_store import change, content_of, fill, messages_of
 from tests.store.rig import Stores, message
 
@@ -241,3 +243,36 @@ def test_a_restored_store_has_the_messages_of_lite_topics(stores: Stores, target
             held = b"".join(map(bytes, found.slices))
             assert held.count(b"INNER_MULTI_DISPATCH\x01" + light.encode() + b"\x02") == 3
         other.close(store)
+
+
+def test_a_restored_store_has_the_compacted_queues(stores: Stores, target: Path, tmp_path: Path) -> None:
+    stores.fields |= {"compaction_schedule_internal": 100}
+    store = stores.open()
+    store.compaction.set_topics([TOPIC])
+
+    def compact() -> None:
+        fill_segment(store)
+        done = store.compaction.finished
+        while store.compaction.finished == done:
+            stores.clock.advance(1.0)
+            store.flush()
+            stores.run_notified()
+            time.sleep(0.01)
+
+    store.append([price("a", b"1"), price("b", b"2"), price("a", b"3")])
+    compact()
+    first = back_up(stores.root, target)
+    store.append([price("a", b"4")])
+    compact()
+    expected = [(record.queue_offset, bytes(record.body)) for record in read(store)]
+    second = back_up(stores.root, target)
+    stores.close(store)
+    kept = {part.file for part in first.manifest.tables} & {part.file for part in second.manifest.tables}
+    assert any(name.endswith(".log") for name in kept)
+    assert faults(target, second.manifest) == []
+    restore(target, tmp_path / "new")
+    other = Stores(tmp_path / "new")
+    store = other.open()
+    assert [(record.queue_offset, bytes(record.body)) for record in read(store)] == expected
+    assert store.compaction.of(TOPIC, 0) is not None
+    other.close(store)

@@ -17,13 +17,12 @@ def price(key: str, body: bytes, queue_id: int = 0, tag: str = "") -> PendingMes
     return message(TOPIC, queue_id, body, tag=tag or None, properties=properties)
 
 
-def fill_segment(sim: SimStore) -> None:
-    """Close the log's segment with messages of another topic."""
-    store = sim.store
+def fill_segment(store: MessageStore) -> None:
+    """Close the log's segment with messages of another topic, and sync it."""
     segment = store.wrote_offset // store.config.mapped_file_size_commit_log
     while store.wrote_offset // store.config.mapped_file_size_commit_log == segment:
         store.append([message("Other", body=b"x" * 1500)])
-    sim.flush()
+    store.flush()
 
 
 def compact(sim: SimStore) -> int:

@@ -40,13 +40,13 @@ def offsets(sim: SimStore) -> list[tuple[int, bytes]]:
 def test_the_last_message_of_each_key_stays_with_its_offset() -> None:
     sim = opened()
     sim.store.append([price("a", b"1"), price("b", b"2"), price("a", b"3"), price("c", b"4")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     big = b"5" * 1000
     sim.store.append([price("b", big)])
     assert compact(sim) == 1
     assert offsets(sim) == [(1, b"2"), (2, b"3"), (3, b"4"), (4, big)]
     assert (sim.store.min_offset(TOPIC, 0), sim.store.max_offset(TOPIC, 0)) == (0, 5)
-    fill_segment(sim)
+    fill_segment(sim.store)
     assert compact(sim) == 1
     assert offsets(sim) == [(2, b"3"), (3, b"4"), (4, big)]
 
@@ -62,7 +62,7 @@ def test_only_closed_segments_are_compacted() -> None:
 def test_a_read_at_the_end_of_what_was_deleted_continues_at_the_newest_offset() -> None:
     sim = opened(compaction_delete_retention=0)
     sim.store.append([price("a", b"1"), price("a", b"")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     sim.clock.advance(1.0)
     compact(sim)
     result = sim.store.get(TOPIC, 0, 0, 32, 1 << 20)
@@ -73,12 +73,12 @@ def test_a_read_at_the_end_of_what_was_deleted_continues_at_the_newest_offset() 
 def test_a_deletion_is_kept_for_readers_that_are_behind_and_then_removed() -> None:
     sim = opened(compaction_delete_retention=3_600_000)
     sim.store.append([price("a", b"1"), price("b", b"2"), price("a", b"")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     assert offsets(sim) == [(1, b"2"), (2, b"")]
     sim.clock.advance(3601.0)
     sim.store.append([price("c", b"x" * 2000)])
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     assert [offset for offset, _ in offsets(sim)] == [1, 3]
 
@@ -86,7 +86,7 @@ def test_a_deletion_is_kept_for_readers_that_are_behind_and_then_removed() -> No
 def test_messages_without_a_key_and_blanks_are_dropped() -> None:
     sim = opened()
     sim.store.append([price("", b"1"), price(" ", b"2"), price("a", b"3")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     assert offsets(sim) == [(2, b"3")]
 
@@ -95,7 +95,7 @@ def test_retention_keeps_a_segment_until_it_is_compacted_even_on_a_full_disk() -
     sim = opened(clean_resource_interval=1000, file_reserved_time=1)
     sim.store.append([price("a", b"1")])
     for _ in range(3):
-        fill_segment(sim)
+        fill_segment(sim.store)
     sim.disk.used = 0.99
     sim.clock.advance(_DAY_S)
     for _ in range(5):
@@ -115,7 +115,7 @@ def test_retention_keeps_a_segment_until_it_is_compacted_even_on_a_full_disk() -
 def test_a_store_that_starts_again_reads_the_same_and_appends_after_it() -> None:
     sim = opened()
     sim.store.append([price("a", b"1"), price("a", b"2")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     sim.store.shutdown()
     again = opened(sim.disk, sim.clock)
@@ -127,7 +127,7 @@ def test_a_queue_whose_files_are_lost_continues_after_what_was_compacted() -> No
     sim = opened(clean_resource_interval=1000, file_reserved_time=1)
     sim.store.append([price("a", b"1"), price("a", b"2")])
     for _ in range(3):
-        fill_segment(sim)
+        fill_segment(sim.store)
     compact(sim)
     sim.clock.advance(_DAY_S)
     sim.store.cleaner.clean_now()
@@ -146,7 +146,7 @@ def test_a_queue_whose_files_are_lost_continues_after_what_was_compacted() -> No
 def test_filters_choose_among_what_is_kept() -> None:
     sim = opened()
     sim.store.append([price("a", b"1", tag="x"), price("b", b"2", tag="y"), price("c", b"3", tag="x")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     code = ord("x")
     found = sim.store.get(TOPIC, 0, 0, 32, 1 << 20, lambda codes: codes == np.int64(code))
@@ -161,7 +161,7 @@ def test_offsets_of_times_are_found_in_what_is_kept() -> None:
     for key in "aba":
         sim.store.append([price(key, b"1")])
         sim.clock.advance(1.0)
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     assert sim.store.offset_by_time(TOPIC, 0, start_ms) == 1
     assert sim.store.offset_by_time(TOPIC, 0, start_ms + 2000, Boundary.UPPER) == 2
@@ -171,7 +171,7 @@ def test_offsets_of_times_are_found_in_what_is_kept() -> None:
 def test_a_damaged_record_is_not_served_and_not_compacted_further(caplog: pytest.LogCaptureFixture) -> None:
     sim = opened()
     sim.store.append([price("a", b"1"), price("b", b"2")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     path = next(path for path in sim.disk.files() if path.parent == DIRECTORY and path.name.endswith(LOG_SUFFIX))
     sim.disk.damage(path, lambda content: content[:100] + bytes([content[100] ^ 1]) + content[101:])
@@ -179,7 +179,7 @@ def test_a_damaged_record_is_not_served_and_not_compacted_further(caplog: pytest
     with pytest.raises(CorruptRecord, match="damaged, and not served"):
         again.store.get(TOPIC, 0, 0, 32, 1 << 20)
     again.store.append([price("a", b"x" * 2000)])
-    fill_segment(again)
+    fill_segment(again.store)
     with caplog.at_level(logging.ERROR):
         assert compact(again) == 0
     assert again.store.compaction.failed == 1
@@ -190,7 +190,7 @@ def test_a_damaged_record_is_not_served_and_not_compacted_further(caplog: pytest
 def test_a_damaged_or_missing_file_refuses_the_start_and_says_what_to_do(name: str) -> None:
     sim = opened()
     sim.store.append([price("a", b"1")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     path = next(path for path in sim.disk.files() if path.parent == DIRECTORY and path.name.endswith(name))
     sim.disk.damage(path, lambda content: content[:20])
@@ -201,7 +201,7 @@ def test_a_damaged_or_missing_file_refuses_the_start_and_says_what_to_do(name: s
 def test_more_keys_than_the_map_holds_take_several_passes() -> None:
     sim = opened(max_offset_map_size=4096)
     sim.store.append([price(f"k{number % 50}", b"%d" % number) for number in range(100)])
-    fill_segment(sim)
+    fill_segment(sim.store)
     assert compact(sim) > 3
     expected = {b"k%d" % number: b"%d" % (number + 50) for number in range(50)}
     assert apply({}, read(sim.store)) == expected
@@ -210,7 +210,7 @@ def test_more_keys_than_the_map_holds_take_several_passes() -> None:
 def test_a_topic_that_is_deleted_and_created_again_starts_empty_also_after_a_crash() -> None:
     sim = opened()
     sim.store.append([price("a", b"1")])
-    fill_segment(sim)
+    fill_segment(sim.store)
     compact(sim)
     sim.store.delete_topic(TOPIC)
     # The process dies before the thread has removed the files.
@@ -223,6 +223,6 @@ def test_a_topic_that_is_deleted_and_created_again_starts_empty_also_after_a_cra
 def test_without_compaction_the_topic_is_read_as_any_other() -> None:
     sim = opened(enable_compaction=False)
     sim.store.append([price("a", b"1"), price("a", b"2"), message(TOPIC)])
-    fill_segment(sim)
+    fill_segment(sim.store)
     assert compact(sim) == 0
     assert sim.store.get(TOPIC, 0, 0, 32, 1 << 20).message_count == 3
