@@ -86,6 +86,7 @@ _FILES: Final = {
     "tests/test_footprint.py": _QUICK,
     "tests/test_loop_syncs.py": _QUICK,
     "tests/broker/controller/test_many_changes.py": Place(Tier.FULL),
+    "tests/store/tier/test_real_store_faults.py": Place(Tier.FULL),
     "tests/broker/controller/test_processes.py": _FULL_PROCESSES,
     "tests/broker/controller/test_role_processes.py": _FULL_PROCESSES,
     "tests/broker/filter/test_verdicts_today.py": Place(Tier.FULL),

@@ -103,7 +103,7 @@ def _request_metrics(archive: GroupStore | None) -> list[Metric]:
             ("class",),
         ),
         Metric(
-            f"{_OWN}request_cost_total", Kind.COUNTER, "estimated price of the requests, by S3's list prices", cost,
+            f"{_OWN}request_cost", Kind.COUNTER, "estimated price of the requests, by S3's list prices", cost,
             unit="dollars",
         ),
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.proxy_bugs import PROXY_MUTANTS
 from tests.mutants.raft_bugs import RAFT_MUTANTS
 from tests.mutants.role_bugs import ROLE_MUTANTS
+from tests.mutants.tier_bugs import TIER_MUTANTS
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -927,6 +928,7 @@ MUTANTS: Final = (
     *COMMAND_MUTANTS,
     *IDEMPOTENCE_MUTANTS,
     *LITE_MUTANTS,
+    *TIER_MUTANTS,
     *PROXY_MUTANTS,
     *RAFT_MUTANTS,
     *CONTROLLER_MUTANTS,

@@ -1,0 +1,106 @@
+"""The archive over the real client of S3 and a server that speaks it, with a proxy between them that does harm."""
+
+import asyncio
+import contextlib
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from store.tier.archive_writer import Fenced
+from store.tier.group_store import GroupStore
+from store.tier.object_store import ObjectStoreError
+from store.tier.remote_store import open_store
+from tests.store.rig import Stores
+from tests.store.tier.archive_rig import GROUP, FakeSource, check_archive, writer_of
+from tests.store.tier.fake_store import FakeBucket
+from tests.store.tier.http_fault_proxy import HttpFaultProxy
+from tests.store.tier.test_archive_writer import FILE_BYTES, filled
+from tests.store.tier.test_remote_store import access_to
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def bucket_at(endpoint: str, name: str) -> str:
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT")).read()
+    return f"s3://{name}"
+
+
+async def copy_of(url: str, endpoint: str, stores: Stores) -> FakeBucket:
+    """Return what is in the bucket of a group, read without the proxy."""
+    group, bucket = GroupStore(open_store(url, access_to(endpoint)), *GROUP, stores.clock), FakeBucket()
+    async for found in group.list(""):
+        bucket.objects[found.key] = (await group.get(found.key, 1 << 30)).content, 1
+    return bucket
+
+
+async def live(
+    url: str, address: str, source: FakeSource, stores: Stores, incarnation: str, *, until_end: int, limit_s: float
+) -> str:
+    """Archive as a master does, until all is there, another master has it, or the process dies."""
+    store = GroupStore(open_store(url, access_to(address)), *GROUP, stores.clock)
+    writer = writer_of(store, source, stores.clock, incarnation=incarnation)
+    is_claimed = False
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            while not is_claimed or writer.manifest.uploaded_end < until_end:
+                try:
+                    if not is_claimed:
+                        await writer.claim()
+                        is_claimed = True
+                    await writer.step(60.0)
+                    await writer.save_tables()
+                except Fenced:
+                    return "fenced"
+                except ObjectStoreError:
+                    continue
+            return "done"
+    return "killed"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_harm_between_broker_and_store_delays_the_archive_alone(stores: Stores, endpoint: str, seed: int) -> None:
+    source, url = FakeSource(filled(stores)), bucket_at(endpoint, f"harm{seed}")
+    end = source.end_offset - source.end_offset % FILE_BYTES
+    async with HttpFaultProxy(endpoint, seed) as proxy:
+        proxy.faults = 0.3
+        for number in range(4):
+            await live(
+                url,
+                proxy.address,
+                source,
+                stores,
+                f"life{number}",
+                until_end=end,
+                limit_s=0.2 * (number + 1) + seed / 9,
+            )
+            check_archive(await copy_of(url, endpoint, stores), source)
+        proxy.faults = 0.1
+        assert await live(url, proxy.address, source, stores, "last", until_end=end, limit_s=60) == "done"
+        assert len(proxy.met) > 4
+    manifest = check_archive(await copy_of(url, endpoint, stores), source)
+    assert manifest is not None
+    assert manifest.uploaded_end == end
+
+
+async def test_two_masters_that_both_believe_do_not_harm_each_other(stores: Stores, endpoint: str) -> None:
+    source, url = FakeSource(filled(stores)), bucket_at(endpoint, "twomasters")
+    end = source.end_offset - source.end_offset % FILE_BYTES
+    async with HttpFaultProxy(endpoint, 5) as proxy:
+        proxy.faults = 0.1
+        ends = await asyncio.gather(
+            *(live(url, proxy.address, source, stores, name, until_end=end, limit_s=60) for name in ("one", "two"))
+        )
+    assert "done" in ends
+    manifest = check_archive(await copy_of(url, endpoint, stores), source)
+    assert manifest is not None
+    assert manifest.uploaded_end == end
