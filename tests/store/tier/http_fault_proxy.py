@@ -1,4 +1,4 @@
-"""A proxy for HTTP before a real object store: it refuses, delays, repeats, cuts, loses answers and lies about sizes."""
+"""A proxy for HTTP before a real object store: it refuses, delays, repeats, cuts, loses answers, lies about sizes."""
 
 import asyncio
 import random
