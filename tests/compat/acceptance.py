@@ -2,7 +2,7 @@
 
 ``python -m tests.compat.acceptance [--servers sprocket,apache] [--clients NAME,...] [--page FILE]``
 
-It needs Java, Maven, Go, Node and the network; a client that cannot be fetched is named, and the others run.
+It needs Java, Maven, Go, Node, Rust and the network; a client that cannot be fetched is named, and the others run.
 """
 
 import argparse
@@ -79,6 +79,7 @@ def clients() -> list[Client]:
         _grpc(f"Python {python}", proxy_clients.PYTHON_SCENARIOS, proxy_clients.run_python),
         _grpc(f"Node {node}", proxy_clients.NODE_SCENARIOS, proxy_clients.run_node),
         _grpc(f"Go {proxy_clients.go_version()}", proxy_clients.GO_SCENARIOS, proxy_clients.run_go),
+        _grpc(f"Rust {proxy_clients.rust_version()}", proxy_clients.RUST_SCENARIOS, proxy_clients.run_rust),
     ]
 
 

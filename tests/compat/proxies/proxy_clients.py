@@ -1,6 +1,6 @@
-"""Runs scenarios of real gRPC clients against a proxy: Java, Python, Node and Go.
+"""Runs scenarios of real gRPC clients against a proxy: Java, Python, Node, Go and Rust.
 
-Clients come from Maven Central, PyPI, npm and the Go module proxy, into `build/compat` (ignored by git).
+Clients come from Maven Central, PyPI, npm, the Go module proxy and crates.io, into `build/compat` (ignored by git).
 """
 
 import fcntl
@@ -19,6 +19,7 @@ _COMPAT = Path(__file__).resolve().parents[1]
 _SOURCES = _COMPAT / "grpc_clients"
 _JAVA = _COMPAT / "java" / "grpc"
 _BUILD_LIMIT_S = 400
+_RUST_LIMIT_S = 900
 _RUN_LIMIT_S = 270
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 NODE_CLIENT = "rocketmq-client-nodejs@1.0.8"
@@ -31,6 +32,7 @@ JAVA_SCENARIOS = (
 PYTHON_SCENARIOS = ("normal", "tag", "delay", "fifo", "transaction", "push", "priority", "lite", "lite_simple")
 NODE_SCENARIOS = ("normal", "tag", "fifo", "delay", "push")
 GO_SCENARIOS = ("normal", "tag", "fifo", "delay", "priority", "lite")
+RUST_SCENARIOS = ("normal", "tag", "fifo", "delay", "transaction")
 
 _TYPES = {
     "fifo": "FIFO", "delay": "DELAY", "recall": "DELAY", "transaction": "TRANSACTION", "orphan": "TRANSACTION",
@@ -115,6 +117,26 @@ def run_go(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -> di
     return _run([str(program), endpoints, "", "", run, *scenarios], home)
 
 
+def run_rust(endpoints: str, run: str, scenarios: Sequence[str], home: Path) -> dict[str, Outcome]:
+    """Raises ClientMissingError."""
+    sources, folder = _SOURCES / "rust", maven.BUILD / "grpc-rust"
+    files = [sources / "Cargo.toml", sources / "src" / "main.rs"]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+    def build() -> None:
+        shutil.copytree(sources, folder / "sources", dirs_exist_ok=True)  # cargo writes beside them
+        command = [_tool("cargo"), "build", "--quiet", "--target-dir", str(folder / "target")]
+        _called(command, folder / "sources", _RUST_LIMIT_S)
+
+    _built(folder, digest, build)
+    return _run([str(folder / "target" / "debug" / "compat-client"), endpoints, run, *scenarios], home)
+
+
+def rust_version() -> str:
+    """The version of the Rust client."""
+    return _first(r'rocketmq = "=([^"]+)"', _SOURCES / "rust" / "Cargo.toml")
+
+
 def run_remoting_go(address: str, topic: str, count: int, home: Path) -> dict[str, Outcome]:
     """Let the Go client of RocketMQ 4 send and consume at a remoting port.  Raises ClientMissingError."""
     program = _go_program(_COMPAT / "remoting_clients" / "go", maven.BUILD / "remoting-go")
@@ -142,11 +164,11 @@ def _built(folder: Path, version: str, build: Callable[[], None]) -> None:
             stamp.write_text(version)
 
 
-def _called(command: list[str], folder: Path) -> None:
+def _called(command: list[str], folder: Path, limit_s: int = _BUILD_LIMIT_S) -> None:
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_BUILD_LIMIT_S, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as late:
-        raise ClientMissingError(f"{command[0]} was not done in {_BUILD_LIMIT_S} s") from late
+        raise ClientMissingError(f"{command[0]} was not done in {limit_s} s") from late
     if done.returncode:
         raise ClientMissingError(f"{' '.join(command)}: {done.stderr[-1000:]}")
 
