@@ -11,6 +11,8 @@ from broker.idempotence.known_ids import KnownIds
 from broker.longpolling.confirm_waits import CallLater, ConfirmWaits
 from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
+from broker.namespace.namespace_table import NamespaceTable
+from broker.namespace.namespaces import Namespaces
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.quota.quotas import Quotas
 from broker.role import Role
@@ -46,6 +48,8 @@ class BrokerCore:
     waits: ConfirmWaits
     ids: KnownIds  # of idempotent messages
     flow: MessageFlow
+    namespace_table: NamespaceTable
+    namespaces: Namespaces
     quotas: Quotas
     quota_reads: QuotaReads
     client: RemotingClient  # for requests to other brokers and to name servers

@@ -33,6 +33,8 @@ from broker.monitoring.broker_figures import broker_figures
 from broker.monitoring.lag import ConsumerLag
 from broker.monitoring.node_metrics import node_metrics, store_metrics
 from broker.monitoring.traffic import Traffic
+from broker.namespace.namespace_table import NamespaceTable
+from broker.namespace.namespaces import Namespaces
 from broker.out.master_address import MasterAddress
 from broker.out.other_brokers import OtherBrokers
 from broker.out.registration import Registration
@@ -76,6 +78,7 @@ from broker.transaction.transactions import Transactions
 from broker.upkeep.forwarding import Forwarding
 from broker.upkeep.idle_offsets import IdleOffsets
 from broker.upkeep.mapping_cleaning import MappingCleaning
+from broker.upkeep.namespace_service import NamespaceService
 from broker.upkeep.quota_upkeep import QuotaUpkeep
 from broker.upkeep.renewed_topics import RenewedTopics
 from broker.upkeep.table_saving import TableSaving
@@ -219,7 +222,7 @@ def build(
         deliveries.timer,
         pulls.broadcasts,
         *pops.services,
-        *upkeep_services(core, brokers),
+        *upkeep_services(core, brokers, retention),
         ArchiveService(core, process.archive, process.epochs, holds_lease),
         core.ids,
         traffic,
@@ -257,7 +260,9 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
     config, clock = environment.config, environment.clock
     # The end of a role ends its requests to others: they may take seconds.
     client = process.new_client(BROKER) if config.broker.enable_controller_mode else process.client
-    topics, groups, offsets = new_tables(config, environment.file, clock, is_copy=role.is_slave)
+    namespace_table = NamespaceTable(environment.file("namespaces.json"), clock, config.plan_version)
+    namespaces = Namespaces(namespace_table)
+    topics, groups, offsets = new_tables(config, environment.file, clock, namespaces, is_copy=role.is_slave)
     mappings = TopicQueueMappings(environment.file("topicQueueMapping.json"), clock, config.plan_version)
     process.queue_types.follow(topics)
     if store is None:
@@ -274,6 +279,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),
         consumers=process.consumers, producers=process.producers, filters=process.filters,
+        namespace_table=namespace_table, namespaces=namespaces,
         quotas=quotas, quota_reads=QuotaReads(quotas, clock, call_later),
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
@@ -422,9 +428,16 @@ def slave_services(slave: Slave | None, pulls: Pulls) -> list[Service]:
     return [slave.following, slave.sessions, *reads, slave.synchronize]
 
 
-def upkeep_services(core: BrokerCore, brokers: OtherBrokers) -> list[Service]:
-    """Return the services that tidy up, in the order of their start."""
-    return [IdleOffsets(core), MappingCleaning(core, brokers), Forwarding(core, brokers), QuotaUpkeep(core, brokers)]
+def upkeep_services(core: BrokerCore, brokers: OtherBrokers, retention: Retention) -> list[Service]:
+    """Return the services that tidy up and that bound what teams use, in the order of their start."""
+    core.namespace_table.on_change.append(retention.namespaces_changed)
+    return [
+        IdleOffsets(core),
+        MappingCleaning(core, brokers),
+        Forwarding(core, brokers),
+        NamespaceService(core),
+        QuotaUpkeep(core, brokers),
+    ]
 
 
 def build_pre_online(

@@ -59,6 +59,7 @@ class Term:
         holder of the store's lock.
         """
         parts, core = self.parts, self.parts.core
+        core.namespace_table.load()
         core.topics.load()  # first: the store needs the types of queues
         core.mappings.load()
         if not self._is_store_open:

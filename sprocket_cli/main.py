@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "dlq": "sprocket_cli.commands.dlq_commands:dlq",
     "doctor": "sprocket_cli.doctor.command:doctor",
     "namesrv": "sprocket_cli.server.mqnamesrv:main",
+    "namespace": "sprocket_cli.commands.namespace_commands:namespace",
     "offset": "sprocket_cli.commands.cluster_commands:offset",
     "proxy": "sprocket_cli.server.mqproxy:main",
     "quota": "sprocket_cli.commands.quota_commands:quota",

@@ -328,6 +328,7 @@ _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
     RequestCode.GET_TOPICS_BY_CLUSTER: _names_of_cluster,
     RequestCode.GET_ALL_TOPIC_CONFIG: _all_names,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _all_names,
+    RequestCode.GET_NAMESPACES: _all_names,
     RequestCode.GET_BROKER_CLUSTER_INFO: _brokers,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
     RequestCode.SEND_MESSAGE: _send,
@@ -452,6 +453,7 @@ FILTERED: Final = frozenset(
         RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
         RequestCode.AUTH_LIST_USER,
         RequestCode.AUTH_LIST_ACL,
+        RequestCode.GET_NAMESPACES,
     }
 )
 

@@ -124,6 +124,11 @@ class ConsumerRegistry:
         """Return the group; None without a connected member."""
         return self._groups.get(group)
 
+    def connected(self, prefix: str) -> set[int]:
+        """Return the ids of the connections of members of groups whose names begin with `prefix`."""
+        found = (group.members for name, group in self._groups.items() if name.startswith(prefix))
+        return {channel_id for members in found for channel_id in members}
+
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """Return the group's subscription to the topic, from heartbeats or requests; None without one."""
         found = self._groups.get(group)
@@ -245,6 +250,11 @@ class ProducerRegistry:
     def members(self, group: str) -> list[Member]:
         """Return the connected producers of a group."""
         return list(self._groups.get(group, {}).values())
+
+    def connected(self, prefix: str) -> set[int]:
+        """As `ConsumerRegistry.connected`."""
+        found = (members for group, members in self._groups.items() if group.startswith(prefix))
+        return {channel_id for members in found for channel_id in members}
 
     def find_channel(self, client_id: str) -> ClientChannel | None:
         """Return the connection of a client with a producer; the newest if it has several."""

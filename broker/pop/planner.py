@@ -12,17 +12,16 @@ from broker.core import BrokerCore
 from broker.filter.subscription_filter import ALL, MAX_TAG_CODES, TAG, TagFilter
 from broker.longpolling.held_pulls import PullFilter
 from broker.plan.planner import Planner, ServedPlan
-from broker.plan.refusals import unknown_group, unknown_queue, unknown_topic
+from broker.plan.refusals import unknown_queue, unknown_topic
 from broker.plan.table import MAX_KEPT_CHARS, Refused
 from broker.pop.pop_filters import pop_filter, subscriptions
 from broker.pop.revive.revive_log import CheckpointForm, ReviveLog, may_begin_seal
 from broker.quota.bucket import Buckets
 from broker.subscription.group_attributes import priority_factor
-from broker.topic.attributes import MESSAGE_TYPE
 from broker.topic.retry_topics import retry_topic, retry_topic_v1, retry_topic_v2
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.client import SubscriptionData
-from sprocket.remoting.bodies.topic import PERM_READ, TopicConfig
+from sprocket.remoting.bodies.topic import MESSAGE_TYPE, PERM_READ, TopicConfig
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.pop import (
     NotificationRequestHeader,
@@ -262,7 +261,7 @@ class PopPlanner(Planner[PopKey, PopPlan]):
             return unknown_queue(topic, queue_id)
         found = self._groups.find(group)
         if found is None:
-            return unknown_group(group)
+            return self._groups.unknown(group)
         if not found.consume_enable:
             remark = f"subscription group no permission, {group}"
             return Refused(ResponseCode.NO_PERMISSION, remark, Reason.GROUP_DISABLED)

@@ -55,7 +55,8 @@ def message_routes(
     tags_codes = TagsCodes(config.store.message_delay_level)
     unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
     intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
-    planner = SendPlanner(config, topics, store, clock, core.random_below, core.mappings.by_name, core.quotas)
+    static, below = core.mappings.by_name, core.random_below
+    planner = SendPlanner(config, topics, store, clock, below, static, core.quotas, core.namespaces)
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
     static, on_reset, logical_resets = core.mappings.by_name, (pop.reset, pulls.reset), LogicalResets(clock)
     offsets = OffsetProcessor(store, topics, groups, core.offsets, core.tier)

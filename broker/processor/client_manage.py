@@ -16,6 +16,7 @@ from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.client import ConsumerData, ConsumerIdList, HeartbeatData
 from sprocket.remoting.bodies.heartbeat import read_heartbeat
 from sprocket.remoting.bodies.requests import read_check_client
@@ -89,6 +90,9 @@ class ClientProcessor:
         member = self._member(request, data.client_id)
         knows_fingerprints = data.heartbeat_fingerprint != 0
         is_sub_change = not knows_fingerprints
+        groups = [one.group_name for one in data.consumer_data_set] + [one.group_name for one in data.producer_data_set]
+        for group in groups:
+            self._groups.namespaces.check_connection(group, request.channel.id, self._connected)
         for consumer in data.consumer_data_set:
             self._quotas.note(request.channel, consumer.group_name)
             if self._register_consumer(member, consumer, data):
@@ -98,10 +102,16 @@ class ClientProcessor:
         fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if is_sub_change else "false"}
         return Response(header=fields)
 
+    def _connected(self, prefix: str) -> set[int]:
+        return self._consumers.connected(prefix) | self._producers.connected(prefix)
+
     def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData) -> bool:
         """Register one consumer; return whether the client must send its subscriptions in full next time."""
         group = self._groups.find(consumer.group_name)
         if group is None:
+            unknown = self._groups.unknown(consumer.group_name)
+            if unknown.reason is Reason.NAMESPACE:
+                raise unknown.error(member.channel.peer)
             peer_lines.warning(
                 logger, member.channel.peer, "event=heartbeat_of_unknown_group group=%s client=%s",
                 consumer.group_name, data.client_id,

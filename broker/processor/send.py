@@ -122,6 +122,8 @@ class SendProcessor:
             try:
                 plan = admit(header, peer)
                 topic, queue_id, text = plan.topic, plan.queue_id, header.properties
+                if plan.limits is not None:
+                    plan.limits.check(text, len(request.body))
                 if header.batch:
                     # Sends that arrived before it must be in the log before it.
                     messages, sent = self._append_first(channel, messages, sent, may_be_fifo)

@@ -17,7 +17,7 @@ from broker.filter.tokens import InvalidExpression
 from broker.longpolling.held_pulls import PullFilter
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.plan.planner import Planner, ServedPlan
-from broker.plan.refusals import FAQ, unknown_group, unknown_queue, unknown_topic
+from broker.plan.refusals import FAQ, unknown_queue, unknown_topic
 from broker.plan.table import MAX_KEPT_CHARS, Refused
 from broker.quota.bucket import Buckets
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -192,7 +192,7 @@ class PullPlanner(Planner[PullKey, PullPlan]):
             return _forbidden(_BY_BROKER, remark, Reason.TURNED_OFF)
         group = self._groups.find(name)
         if group is None:
-            return unknown_group(name)
+            return self._groups.unknown(name)
         if not group.consume_enable:
             return _forbidden(_BY_GROUP, f"subscription group no permission, {name}", Reason.GROUP_DISABLED)
         return group

@@ -20,7 +20,6 @@ from sprocket.remoting.message.topic_names import (
     SYSTEM_TOPICS,
 )
 
-MAX_QUOTAS: Final = 10_000
 _MAX_NAME_CHARS: Final = 255
 _MAX_VALUE: Final = 1 << 53
 _MAX_BURST_MS: Final = 60_000

@@ -27,6 +27,7 @@ from ha.table_queue import TableContent
 from sprocket.common.errors import ProtocolError
 from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
+from sprocket.remoting.bodies.namespace import NamespaceTableBody
 from sprocket.remoting.bodies.quota import QuotaTableBody
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfigTable
 from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail, TopicQueueMappingTable
@@ -66,13 +67,14 @@ class ReplicatedTables(Service):
         self._core = core
         # A change of these tables is written at once, because somebody waits for it.
         self.awaited: tuple[SavedTable, ...] = (
-            core.topics, core.mappings, core.groups, modes, core.quotas.table,
+            core.topics, core.mappings, core.groups, modes, core.quotas.table, core.namespace_table,
         )  # fmt: skip
         self._modes = modes
         self._delivered = delay_offsets
         self.topics = _topics(core)
         self.groups = _groups(core)
         self.quotas = _quotas(core)
+        self.namespaces = _namespaces(core)
         self.consumer_offsets = _consumer_offsets(core)
         self.delay_offsets = _delay_offsets(core, delay_offsets)
         self.request_modes = _request_modes(modes)
@@ -81,6 +83,7 @@ class ReplicatedTables(Service):
         self.timer_metrics = _timer_metrics(timer)
         tables: list[ReplicatedTable] = [
             *others,
+            self.namespaces,
             self.topics,
             self.groups,
             self.quotas,
@@ -198,6 +201,12 @@ def _groups(core: BrokerCore) -> ReplicatedTable:
 def _quotas(core: BrokerCore) -> ReplicatedTable:
     table = core.quotas.table
     return ReplicatedTable("quotas", None, _versions(table), table.encode, _reader(QuotaTableBody, table.replace))
+
+
+def _namespaces(core: BrokerCore) -> ReplicatedTable:
+    table = core.namespace_table
+    read = _reader(NamespaceTableBody, table.replace)
+    return ReplicatedTable("namespaces", None, _versions(table), table.encode, read)
 
 
 def _consumer_offsets(core: BrokerCore) -> ReplicatedTable:

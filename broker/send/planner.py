@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
+from broker.namespace.namespaces import NO_NAMESPACES, Namespaces, SendLimits
 from broker.plan.planner import Planner, ServedPlan
 from broker.plan.refusals import FAQ
 from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
@@ -60,6 +61,7 @@ class Why(Enum):
     RETRY = "a retry may be a dead letter"
     BATCHES = "the topic keeps a client's batch as one record"
     KEYED = "the topic is compacted, so each message needs a key and may have no body"
+    NAMESPACE = "the namespace limits the size or the type of messages"
     SHARDED = "the topic grows, so the number of queues that a key chose from is checked"
 
 
@@ -80,6 +82,7 @@ class SendPlan(ServedPlan):
     `sys_flag` is added to that of each message, and so is `flags`, which has RETRY_MARK too.  A topic of type BatchCQ
     `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).  Each send is charged to `buckets`.
     `needs_key`: the topic is compacted.
+    `limits` are those of the namespace; None without any.
     """
 
     topic: str
@@ -96,6 +99,7 @@ class SendPlan(ServedPlan):
     logical_id: int | None = None
     sharding_queues: int | None = None
     needs_key: bool = False
+    limits: SendLimits | None = None
 
     @property
     def reported_queue_id(self) -> int:
@@ -144,9 +148,11 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         below: Below,
         static: StaticTopics = NO_STATIC_TOPICS,
         quotas: Quotas | None = None,
+        namespaces: Namespaces = NO_NAMESPACES,
     ) -> None:
         super().__init__(config.plan_version)
         self.quotas = quotas  # None: sends have no quotas
+        self._namespaces = namespaces
         self._config = config
         self._topics = topics
         self._store = store
@@ -266,7 +272,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         is_retry = name.startswith(RETRY_PREFIX)
         keeps_batches = topic.attributes.get(QUEUE_TYPE) == QueueType.BATCH
         is_unsaved = name in self._topics.unsaved
-        sharded = sharding_queues(topic.attributes)
+        sharded, limits = sharding_queues(topic.attributes), self._namespaces.send_limits(name)
         if key.queue_id < 0:
             why = Why.ANY_QUEUE
         elif is_unsaved:
@@ -281,6 +287,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             why = Why.KEYED
         elif sharded is not None:
             why = Why.SHARDED
+        elif limits is not None:
+            why = Why.NAMESPACE
         else:
             queue = self._store.plain_queue(name, key.queue_id)
         sys_flag = int(SysFlag.MULTI_TAGS) if topic.topic_filter_type == "MULTI_TAG" else 0
@@ -289,7 +297,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             is_retry, keeps_batches, why,
             is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
             buckets=() if self.quotas is None else self.quotas.of_send(name),
-            sharding_queues=sharded, needs_key=is_compacted(topic.attributes),
+            sharding_queues=sharded, needs_key=is_compacted(topic.attributes), limits=limits,
         )  # fmt: skip
 
     def _static_plan(self, key: SendKey, topic: TopicConfig, detail: TopicQueueMappingDetail) -> SendPlan | Refused:

@@ -63,6 +63,8 @@ _UNLESS_ACTING: Final[dict[int, Refusal]] = {
     RequestCode.SET_MESSAGE_REQUEST_MODE: _READ_ONLY,
     RequestCode.SET_QUOTA: _READ_ONLY,
     RequestCode.DELETE_QUOTA: _READ_ONLY,
+    RequestCode.SET_NAMESPACE: _READ_ONLY,
+    RequestCode.DELETE_NAMESPACE: _READ_ONLY,
     RequestCode.POP_MESSAGE: _NO_POPS,
     RequestCode.POP_LITE_MESSAGE: _NO_POPS,
     RequestCode.ACK_MESSAGE: _NO_POPS,

@@ -15,13 +15,18 @@ from broker.attributes import altered
 from broker.config.live_config import LiveConfig
 from broker.config.versioned_table import EntryTable
 from broker.names import illegal_new_group
+from broker.namespace.namespaces import NO_NAMESPACES, Namespaces
+from broker.plan.refusals import unknown_group
+from broker.plan.table import Refused
 from broker.subscription.group_attributes import GROUP_ATTRIBUTES
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 logger = logging.getLogger(__name__)
@@ -38,9 +43,18 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
     cannot be written is undone.
     """
 
-    def __init__(self, config: LiveConfig, file: ConfigFile, clock: Clock, *, is_copy: bool = False) -> None:
+    def __init__(
+        self,
+        config: LiveConfig,
+        file: ConfigFile,
+        clock: Clock,
+        *,
+        is_copy: bool = False,
+        namespaces: Namespaces = NO_NAMESPACES,
+    ) -> None:
         super().__init__(file, clock, "subscriptionGroupTable", config.plan_version)
         self._config = config
+        self.namespaces = namespaces
         self.by_name.update((name, SubscriptionGroupConfig(name)) for name in SYSTEM_GROUPS)
         self._forbidden: dict[str, dict[str, int]] = {}  # replaced, never changed
         # Whether the table is a copy of a master's; then this replica adds nothing to it.
@@ -90,7 +104,15 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
         """Whether the first use creates the group (`MixAll.isSysConsumerGroupAndEnableCreate`)."""
         broker = self._config.broker
         is_system = group.startswith(SYSTEM_GROUP_PREFIX) and broker.enable_create_sys_group
-        return (broker.auto_create_subscription_group or is_system) and illegal_new_group(group) is None
+        is_wanted = (broker.auto_create_subscription_group or is_system) and illegal_new_group(group) is None
+        return is_wanted and (self.is_copy or self.namespaces.full_of_groups(group, self.by_name) is None)
+
+    def unknown(self, group: str) -> Refused:
+        """Return the refusal of a group for which `find` returns None."""
+        reason = self.namespaces.full_of_groups(group, self.by_name)
+        if reason is None:
+            return unknown_group(group)
+        return Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, reason, Reason.NAMESPACE)
 
     def described(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the configuration as `find` does, but never create the group."""

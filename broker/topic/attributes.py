@@ -9,11 +9,10 @@ from broker import attributes
 from broker.attributes import Attribute, one_of
 from sprocket.common import limits
 from sprocket.common.errors import RequestError
-from sprocket.remoting.bodies.topic import SHARDING_QUEUES
+from sprocket.remoting.bodies.topic import MESSAGE_TYPE, SHARDING_QUEUES
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.message_type import MessageType
 
-MESSAGE_TYPE = "message.type"
 QUEUE_TYPE = "queue.type"
 CLEANUP_POLICY = "cleanup.policy"
 _COMPACTION = "COMPACTION"

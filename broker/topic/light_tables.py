@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
+from broker.namespace.namespaces import Namespaces
 from broker.offset.consumer_offsets import STEP_KEYS, ConsumerOffsets, ConsumerOffsetTable
 from broker.offset.offset_map import SEPARATOR, Entries, split
 from broker.plan.version import PlanVersion
@@ -131,7 +132,12 @@ def _table(content: bytes) -> ConsumerOffsetTable:
 
 
 def new_tables(
-    config: LiveConfig, files: Callable[[str], ConfigFile], clock: Clock, *, is_copy: bool = False
+    config: LiveConfig,
+    files: Callable[[str], ConfigFile],
+    clock: Clock,
+    namespaces: Namespaces,
+    *,
+    is_copy: bool = False,
 ) -> tuple[TopicTable, SubscriptionGroups, ConsumerOffsets]:
     """Return a broker's topics, groups and offsets; light ones with enableLmq.  `is_copy`: they copy a master's."""
     topics = files("topics.json")
@@ -139,14 +145,14 @@ def new_tables(
     offsets = files("consumerOffset.json")
     if not config.store.enable_lmq:
         return (
-            TopicTable(config, topics, clock, is_copy=is_copy),
-            SubscriptionGroups(config, groups, clock, is_copy=is_copy),
+            TopicTable(config, topics, clock, is_copy=is_copy, namespaces=namespaces),
+            SubscriptionGroups(config, groups, clock, is_copy=is_copy, namespaces=namespaces),
             ConsumerOffsets(offsets, clock, config.plan_version),
         )
     light_offsets = files("lmqConsumerOffset.json")
     return (
-        LightTopicTable(config, topics, clock, is_copy=is_copy),
-        LightSubscriptionGroups(config, groups, clock, is_copy=is_copy),
+        LightTopicTable(config, topics, clock, is_copy=is_copy, namespaces=namespaces),
+        LightSubscriptionGroups(config, groups, clock, is_copy=is_copy, namespaces=namespaces),
         LightConsumerOffsets(
             light_offsets, clock, config.plan_version, offsets, lambda: config.broker.enable_lmq_stats
         ),

@@ -3,12 +3,13 @@
 Beyond RocketMQ, where ``reserve.time`` applies to tiered storage only, and ``retention.bytes`` does not exist.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker.config.live_config import LiveConfig
 from broker.topic.attributes import RESERVE_TIME, RETENTION_BYTES, bound, is_compacted
 from broker.topic.topics import TopicTable
+from sprocket.remoting.bodies.namespace import NamespacePolicy
 from sprocket.remoting.bodies.topic import TopicConfig
 from store.message_store import MessageStore
 from store.retention.topic_retention import TopicRule
@@ -23,7 +24,7 @@ class Retention:
         self._config = config
         self._topics = topics
         self._store = store
-        self._rules: dict[str, TopicRule] = {}
+        self.rules: dict[str, TopicRule] = {}  # that hold now, by topic
         self._compacted: set[str] = set()
 
     def start(self) -> None:
@@ -34,10 +35,10 @@ class Retention:
 
     def topics_changed(self, configs: Iterable[TopicConfig]) -> None:
         """Apply the rules of changed topics; an empty `configs` stands for a deletion."""
-        rules = {topic: rule for topic, rule in self._rules.items() if topic in self._topics.by_name}
+        rules = {topic: rule for topic, rule in self.rules.items() if topic in self._topics.by_name}
         compacted = {topic for topic in self._compacted if topic in self._topics.by_name}
         for config in configs:
-            rule = rule_of(config)
+            rule = rule_of(config, self._topics.namespaces.policy(config.topic_name))
             if rule is None:
                 rules.pop(config.topic_name, None)
             else:
@@ -49,9 +50,13 @@ class Retention:
         if compacted != self._compacted:
             self._compacted = compacted
             self._store.compaction.set_topics(compacted)
-        if rules != self._rules:
-            self._rules = rules
+        if rules != self.rules:
+            self.rules = rules
             self._store.cleaner.retain(rules)
+
+    def namespaces_changed(self, policies: Mapping[str, NamespacePolicy]) -> None:
+        """Apply the rules of all topics: what is set for a namespace has changed."""
+        self.topics_changed(self._topics.by_name.values())
 
     def config_changed(self, changed: dict[str, str]) -> None:
         """Apply changed keys; also called at the start."""
@@ -59,11 +64,21 @@ class Retention:
         self._store.cleaner.pressure.fail_fast(self._config.broker.broker_fast_failure_enable)
 
 
-def rule_of(config: TopicConfig) -> TopicRule | None:
-    """Return the retention rule of a topic; None if its attributes set no limit, or it is compacted."""
+def rule_of(config: TopicConfig, policy: NamespacePolicy | None = None) -> TopicRule | None:
+    """Return the retention rule of a topic: the lower limits of its attributes and its namespace; None without any.
+
+    A compacted topic has none: of each key the last message stays.
+    """
     if is_compacted(config.attributes):
         return None
     hours, max_bytes = bound(config.attributes, RESERVE_TIME), bound(config.attributes, RETENTION_BYTES)
+    if policy is not None:
+        hours, max_bytes = _lower(hours, policy.retention_hours), _lower(max_bytes, policy.retention_bytes)
     if hours is None and max_bytes is None:
         return None
     return TopicRule(None if hours is None else hours * _HOUR_MS, max_bytes)
+
+
+def _lower(limit: int | None, of_namespace: int) -> int | None:
+    """Return the lower of two limits; None, and 0 of a namespace, is no limit."""
+    return min(limit or of_namespace, of_namespace) if of_namespace else limit

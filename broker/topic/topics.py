@@ -12,7 +12,9 @@ from typing import Final
 
 from broker.config.live_config import LiveConfig
 from broker.config.versioned_table import EntryTable
-from broker.topic.attributes import MESSAGE_TYPE, QUEUE_TYPE, altered
+from broker.namespace.namespaces import NO_NAMESPACES, Namespaces
+from broker.topic.attributes import QUEUE_TYPE, altered
+from broker.topic.namespace_topics import created_on_send
 from sprocket.common import limits
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy
@@ -20,6 +22,7 @@ from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import (
+    MESSAGE_TYPE,
     PERM_INHERIT,
     PERM_READ,
     PERM_WRITE,
@@ -67,9 +70,18 @@ class TopicTable(EntryTable[TopicConfig]):
     table.
     """
 
-    def __init__(self, config: LiveConfig, file: ConfigFile, clock: Clock, *, is_copy: bool = False) -> None:
+    def __init__(
+        self,
+        config: LiveConfig,
+        file: ConfigFile,
+        clock: Clock,
+        *,
+        is_copy: bool = False,
+        namespaces: Namespaces = NO_NAMESPACES,
+    ) -> None:
         super().__init__(file, clock, "topicConfigTable", config.plan_version)
         self._config = config
+        self.namespaces = namespaces
         # Whether the table is a copy of a master's; then this replica adds nothing to it.
         self.is_copy = is_copy
         self.system_topics: set[str] = set(SYSTEM_TOPICS)
@@ -154,8 +166,9 @@ class TopicTable(EntryTable[TopicConfig]):
     ) -> TopicConfig | None:
         """Return the topic; if it is new, create it like `default_topic`.  None if `default_topic` forbids that.
 
-        The new topic has `queue_nums` queues, but no more than the write queues of `default_topic`.  Responses to
-        messages that are appended in this turn of the loop wait until the topic is in the file.
+        The new topic has `queue_nums` queues, but no more than the write queues of `default_topic`, unless its
+        namespace has a template.  Responses to messages that are appended in this turn of the loop wait until the
+        topic is in the file.  Raises RequestError if its namespace does not allow another topic.
         """
         existing = self.by_name.get(topic)
         if existing is not None:
@@ -182,6 +195,7 @@ class TopicTable(EntryTable[TopicConfig]):
             topic_filter_type=model.topic_filter_type,
             topic_sys_flag=topic_sys_flag,
         )
+        created = created_on_send(self.namespaces, created, self.by_name)
         self._put([created])
         return created
 

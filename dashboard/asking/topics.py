@@ -11,12 +11,11 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.lite import GetParentTopicInfoResponseBody
 from sprocket.remoting.bodies.route import TopicRouteData
 from sprocket.remoting.bodies.stats import BrokerStatsData, TopicOffset
-from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.bodies.topic import MESSAGE_TYPE, TopicConfig
 from sprocket.remoting.message.message_type import MessageType
 
 # Source: RocketMQ 5.3.3, `BrokerStatsManager.TOPIC_PUT_NUMS`.
 _TOPIC_PUT = "TOPIC_PUT_NUMS"
-MESSAGE_TYPE = "message.type"
 _LITE = MessageType.LITE
 
 Extents = dict[MessageQueue, TopicOffset]

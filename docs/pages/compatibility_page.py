@@ -37,8 +37,8 @@ which part serves it, and the tests that send it. RocketMQ 5.5.1 has all codes o
 more; of these Sprocket does not know SWITCH_TIMER_ENGINE (5001), which is about RocksDB. A dash in both columns is a
 code of older versions, or one of Sprocket's own.
 The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION,
-PROVE_BROKER_IDENTITY, FORGET_CONTROLLER, ADOPT_BROKER_GROUP, REVOKE_TOKEN and those of quotas (21005 to 21008) are
-Sprocket's own, see [quotas.md](quotas.md),
+PROVE_BROKER_IDENTITY, FORGET_CONTROLLER, ADOPT_BROKER_GROUP, REVOKE_TOKEN, and those of quotas (21005 to 21008) and
+namespaces (21010 to 21012) are Sprocket's own, see [quotas.md](quotas.md), [namespaces.md](namespaces.md),
 [replication-protocol.md](replication-protocol.md), [security.md](security.md#other-brokers) and
 [failover.md](failover.md#commands).
 
@@ -50,7 +50,7 @@ at its [remoting port](proxy.md#remoting-clients).
 
 # Source: `RequestCode` of RocketMQ 5.3.3 and 5.5.1.
 _SINCE_5_5: Final = frozenset({5002, 5003, *range(200070, 200080)})
-_NEITHER: Final = frozenset({*range(50, 55), *range(21001, 21009)})
+_NEITHER: Final = frozenset({*range(50, 55), *range(21001, 21100)})
 
 
 class MarkedTest(NamedTuple):

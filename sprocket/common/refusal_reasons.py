@@ -55,6 +55,7 @@ class Reason(Enum):
     SUBSCRIPTION = "the subscription is unknown, outdated or cannot be parsed"
     CLIENT_NOT_ONLINE = "the client that the request concerns is not connected, or does not answer"
     QUOTA = "a quota is used up, see [quotas.md](quotas.md)"
+    NAMESPACE = "a limit of the namespace, see [namespaces.md](namespaces.md#limits-of-a-namespace)"
     COLD_READ = "the group reads too much that is not in memory, see coldDataFlowControlEnable"
 
     # The content of the request

@@ -199,6 +199,9 @@ class RequestCode(IntEnum):
     GET_ALL_QUOTAS = 21007
     GET_QUOTA_USAGE = 21008
     REVOKE_TOKEN = 21009
+    SET_NAMESPACE = 21010
+    DELETE_NAMESPACE = 21011
+    GET_NAMESPACES = 21012
 
 
 class ResponseCode(IntEnum):

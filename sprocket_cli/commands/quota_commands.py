@@ -1,22 +1,18 @@
 """`sprocket quota`: set, list and delete quotas, and show what is used of them."""
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from sprocket_cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
 from sprocket_cli.columns import fitted
+from sprocket_cli.commands.masters import at_masters, cluster_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
     from sprocket.remoting.bodies.quota import Quota, QuotaUse
 
-T = TypeVar("T")
-_cluster_option = click.option(
-    "--cluster", default="DefaultCluster", show_default=True, help="Ask every master of this cluster."
-)
 _NO_LIMITS: Final = ("name", "isSoft", "isClusterWide", "dropsOldest")
 _AMOUNT: Final = click.IntRange(min=0)
 
@@ -24,14 +20,6 @@ _AMOUNT: Final = click.IntRange(min=0)
 @click.group(context_settings=HELP)
 def quota() -> None:
     """Set, list and delete quotas, and show what is used of them."""
-
-
-async def _at_masters(admin: "AdminClient", cluster: str, ask: "Callable[[str], Awaitable[T]]") -> dict[str, T]:
-    """Return the answer of each master, by address.  Raises CommandFailed without a master."""
-    addresses = await admin.broker_addresses(cluster, masters_only=True)
-    if not addresses:
-        raise CommandFailed(f"cluster {cluster} has no master")
-    return {address: await ask(address) for address in addresses}
 
 
 @quota.command("set")
@@ -48,7 +36,7 @@ async def _at_masters(admin: "AdminClient", cluster: str, ask: "Callable[[str], 
               help="What this time brings may come at once.")  # fmt: skip
 @click.option("--soft", "is_soft", is_flag=True, help="Refuse nothing, only report.")
 @click.option("--cluster-wide", "is_cluster_wide", is_flag=True, help="Divide the limits among the masters.")
-@_cluster_option
+@cluster_option
 @namesrv_option
 def set_quota(name: str, cluster: str, namesrv: str | None, **limits: Any) -> None:
     """Set quota NAME, in place of the one that it had.
@@ -61,31 +49,31 @@ def set_quota(name: str, cluster: str, namesrv: str | None, **limits: Any) -> No
     wanted = Quota(name, **limits)
 
     async def ask(admin: "AdminClient") -> list[str]:
-        return list(await _at_masters(admin, cluster, lambda address: admin.set_quota(address, wanted)))
+        return list(await at_masters(admin, cluster, lambda address: admin.set_quota(address, wanted)))
 
     click.echo(f"quota {name} is set at {', '.join(with_admin(namesrv, ask))}")
 
 
 @quota.command("delete")
 @click.argument("name")
-@_cluster_option
+@cluster_option
 @namesrv_option
 def delete_quota(name: str, cluster: str, namesrv: str | None) -> None:
     """Delete quota NAME."""
 
     async def ask(admin: "AdminClient") -> list[str]:
-        return list(await _at_masters(admin, cluster, lambda address: admin.delete_quota(address, name)))
+        return list(await at_masters(admin, cluster, lambda address: admin.delete_quota(address, name)))
 
     click.echo(f"quota {name} is deleted at {', '.join(with_admin(namesrv, ask))}")
 
 
 @quota.command("list")
-@_cluster_option
+@cluster_option
 @namesrv_option
 @json_option
 def list_quotas(cluster: str, namesrv: str | None, as_json: bool) -> None:
     """List quotas; a line for each master that differs."""
-    found = with_admin(namesrv, lambda admin: _at_masters(admin, cluster, admin.quotas))
+    found = with_admin(namesrv, lambda admin: at_masters(admin, cluster, admin.quotas))
     if as_json:
         print_json({address: msgspec.to_builtins(table) for address, table in found.items()})
         return
@@ -114,12 +102,12 @@ def _limits(one: "Quota") -> str:
 
 @quota.command("top")
 @click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="Lines to show.")
-@_cluster_option
+@cluster_option
 @namesrv_option
 @json_option
 def top(count: int, cluster: str, namesrv: str | None, as_json: bool) -> None:
     """Show the quotas that are used most, at each master."""
-    found = with_admin(namesrv, lambda admin: _at_masters(admin, cluster, admin.quota_usage))
+    found = with_admin(namesrv, lambda admin: at_masters(admin, cluster, admin.quota_usage))
     if as_json:
         print_json({address: msgspec.to_builtins(uses) for address, uses in found.items()})
         return

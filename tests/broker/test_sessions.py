@@ -16,6 +16,7 @@ from ha.slave_session import SlaveSession
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
 from sprocket.common.figures import values
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
+from sprocket.remoting.bodies.namespace import NamespacePolicy
 from sprocket.remoting.bodies.quota import Quota
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -95,6 +96,23 @@ async def test_a_slave_has_its_masters_quotas_and_keeps_them_over_a_restart(tmp_
     async with running_broker(tmp_path / "slave", store=STORE, **SLAVE) as (slave, client):
         assert core_of(slave).quotas.by_name == {quota.name: quota}
         assert (await client.ask(RequestCode.SET_QUOTA, body=dumps(quota))).code != ResponseCode.SUCCESS
+
+
+async def test_a_slave_has_the_limits_of_namespaces_and_obeys_them_as_the_master(tmp_path: Path) -> None:
+    policy = NamespacePolicy(name="shop|orders", max_topics=1)
+    first, second = create("shop|orders%First"), create("shop|orders%Second")
+    async with (
+        running_broker(tmp_path / "master", store=STORE) as (master, client),
+        slave_of(tmp_path / "slave", master) as slave,
+    ):
+        await until(lambda: session_of(slave))
+        await client.ask_well(RequestCode.SET_NAMESPACE, body=dumps(policy))
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, first)
+        await until(lambda: first.topic in core_of(slave).topics)
+        assert core_of(slave).namespaces.by_name == {policy.name: policy}
+    async with running_broker(tmp_path / "slave", store=STORE) as (_, client):
+        refused = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, second)
+        assert "maxTopics" in (refused.remark or "")
 
 
 async def test_a_slave_that_has_a_message_has_its_topic(tmp_path: Path) -> None:

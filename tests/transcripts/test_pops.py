@@ -10,8 +10,8 @@ import pytest
 
 from broker.plan.table import Refused
 from broker.pop.planner import PopPlan
-from broker.topic.attributes import MESSAGE_TYPE
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import MESSAGE_TYPE
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.message.topic_names import TIMER_TOPIC

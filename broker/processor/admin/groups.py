@@ -83,6 +83,7 @@ class GroupProcessor:
                 reason = f"retryQueueNums = {config.retry_queue_nums}: allowed are 0 to {_MAX_RETRY_QUEUE_NUMS}"
             if reason is not None:
                 raise RequestError(ResponseCode.INVALID_PARAMETER, reason)
+        self._groups.namespaces.check_groups([config.group_name for config in configs], self._groups.by_name)
         self._groups.update(configs)
 
     async def delete(self, request: Request[DeleteSubscriptionGroupRequestHeader]) -> Response:

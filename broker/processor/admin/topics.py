@@ -18,7 +18,7 @@ from broker.names import illegal_topic
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.admin.cleaning import remove_queues
 from broker.table_pages import TablePages
-from broker.topic.attributes import MESSAGE_TYPE
+from broker.topic.namespace_topics import planned
 from broker.topic.topic_queue_mappings import TopicQueueMappings, check_detail, merged
 from broker.topic.topics import TopicTable
 from sprocket.common import limits
@@ -30,7 +30,7 @@ from sprocket.remoting.bodies.group import GroupList
 from sprocket.remoting.bodies.registration import TopicConfigAndMapping
 from sprocket.remoting.bodies.requests import read_doomed_topics, read_mapping, read_topic_list
 from sprocket.remoting.bodies.stats import TopicOffset, TopicStatsTable
-from sprocket.remoting.bodies.topic import PERM_PRIORITY, TopicConfig, TopicList
+from sprocket.remoting.bodies.topic import MESSAGE_TYPE, PERM_PRIORITY, TopicConfig, TopicList
 from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapping
 from sprocket.remoting.codec.fastjson import dumps, in_steps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -123,6 +123,7 @@ class TopicProcessor:
         header, topic = request.header, request.header.topic
         config, detail = _config(header, {}), read_mapping(request.body)
         self._check(config)
+        (config,) = planned(self._topics.namespaces, [config], self._topics.by_name)
         async with self._changing:
             try:
                 check_detail(detail, topic, self._config.broker.broker_name, header.write_queue_nums)
@@ -148,6 +149,7 @@ class TopicProcessor:
     def _update(self, configs: list[TopicConfig]) -> None:
         for config in configs:
             self._check(config)
+        configs = planned(self._topics.namespaces, configs, self._topics.by_name)
         if not self._topics.update(configs):
             # The topics are unchanged here, but a name server may have lost them.
             known = [self._topics.get(config.topic_name) for config in configs]

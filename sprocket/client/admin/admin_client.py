@@ -16,6 +16,7 @@ from sprocket.client.admin.admin_requests import AdminDenied, AdminError, Config
 from sprocket.client.admin.auth_requests import AuthRequests
 from sprocket.client.admin.lite_requests import LiteRequests
 from sprocket.client.admin.maintenance_requests import MaintenanceRequests
+from sprocket.client.admin.namespace_requests import NamespaceRequests
 from sprocket.client.admin.quota_requests import QuotaRequests
 from sprocket.client.admin.server_requests import ServerRequests
 from sprocket.client.admin.table_requests import TableRequests
@@ -66,7 +67,9 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
     topic_put_tps: float = 0.0
 
 
-class AdminClient(ServerRequests, MaintenanceRequests, TableRequests, LiteRequests, QuotaRequests, AuthRequests):
+class AdminClient(
+    ServerRequests, MaintenanceRequests, TableRequests, LiteRequests, NamespaceRequests, QuotaRequests, AuthRequests
+):
     """Client of the name servers, tried in turn until one answers, and of their brokers.
 
     Every method raises AdminError; if access control refuses, it is a PermissionDenied too.  `timeout_s` bounds one

@@ -12,6 +12,8 @@ PERM_PRIORITY = 0x8
 PERM_READ = 0x4
 PERM_WRITE = 0x2
 PERM_INHERIT = 0x1
+# Attribute of topics: the type of the messages.
+MESSAGE_TYPE = "message.type"
 # Attribute of a topic: the number of queues that sharding keys choose from.  0 while the topic grows: messages with a
 # key wait.  Not in RocketMQ.
 SHARDING_QUEUES = "sharding.queues"

@@ -1,0 +1,103 @@
+"""Tables of what operators set, replicated like topics and groups."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from broker.config.versioned_table import EntryTable
+from broker.plan.version import PlanVersion
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.topic import DataVersion
+from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codes import ResponseCode
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T", bound=msgspec.Struct)
+B = TypeVar("B", bound=msgspec.Struct)
+_MAX_ENTRIES: Final = 10_000
+
+
+class OperatorTable(EntryTable[T], Generic[T, B]):
+    """Table of entries by name, whose file and whose copies have the form `body`.
+
+    `kind` says what an entry is, in log lines and refusals.  `on_change` is called after each change.
+    """
+
+    def __init__(
+        self, file: ConfigFile, clock: Clock, plan_version: PlanVersion, field: str, kind: str, body: type[B]
+    ) -> None:
+        super().__init__(file, clock, field, plan_version)
+        self._kind = kind
+        self._body = body
+        self.on_change: list[Callable[[Mapping[str, T]], None]] = []
+
+    @abstractmethod
+    def _body_of(self, entries: dict[str, T], version: DataVersion) -> B:
+        """Return the whole table."""
+
+    @abstractmethod
+    def _parts_of(self, body: B) -> tuple[dict[str, T], DataVersion]:
+        """Return the entries of a whole table, and its version."""
+
+    def decode(self, content: bytes) -> None:
+        """Take over the entries of the file.  Raises ProtocolError."""
+        self._take_over(loads(content, self._body))
+        logger.info("event=operator_table_loaded kind=%s count=%d", self._kind, len(self.by_name))
+
+    def _put(self, name: str, entry: T) -> None:
+        """Add or replace an entry.  Raises RequestError."""
+        if name not in self.by_name and len(self.by_name) >= _MAX_ENTRIES:
+            remark = f"there are {_MAX_ENTRIES} {self._kind}s already; delete some"
+            raise RequestError(ResponseCode.INVALID_PARAMETER, remark, Reason.INVALID_PARAMETER)
+        self._set({name: entry})
+
+    def delete(self, name: str) -> None:
+        """Remove an entry.  Wait for `save`.  Raises RequestError if there is none."""
+        if name not in self.by_name:
+            remark = f"there is no {self._kind} {name[:255]!r}"
+            raise RequestError(ResponseCode.INVALID_PARAMETER, remark, Reason.NOT_FOUND)
+        self._set({name: None})
+
+    def _enter(self, changes: Mapping[str, T | None]) -> None:
+        super()._enter(changes)
+        self._changed()
+
+    def _changed(self) -> None:
+        for listener in self.on_change:
+            listener(self.by_name)
+
+    def _on_saved(self, changes: list[Sequence[str]]) -> None:
+        for names in changes:
+            for name in names:
+                entry = self.by_name.get(name)
+                text = "none" if entry is None else msgspec.json.encode(entry).decode()
+                peer_lines.info(logger, "", "event=operator_entry_set kind=%s name=%s value=%s", self._kind, name, text)
+
+    def _without_entries(self) -> msgspec.Struct:
+        return self._body_of({}, copy(self.data_version))
+
+    def encode(self) -> bytes:
+        """Return the whole table."""
+        return dumps(self._body_of(dict(self.by_name), self.data_version))
+
+    # A slave's table is its master's
+
+    def replace(self, table: B) -> None:
+        """Replace the table by a master's; it is saved soon."""
+        if table != self._body_of(self.by_name, self.data_version):
+            self._take_over(table)
+            self.changes += 1
+
+    def _take_over(self, table: B) -> None:
+        entries, version = self._parts_of(table)
+        self.by_name.clear()
+        self._install(entries, version)
+        self._changed()

@@ -1,0 +1,175 @@
+"""`sprocket namespace`: accounts in a namespace, what it may have, and what it has."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from sprocket_cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.columns import fitted
+from sprocket_cli.commands.masters import at_masters, cluster_option
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.remoting.bodies.namespace import NamespacePolicy, NamespaceUse
+
+_AMOUNT: Final = click.IntRange(min=0)
+_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE")
+_ACTIONS: Final = ("All", "Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
+_password_option = click.option(
+    "--password", prompt=True, hide_input=True, confirmation_prompt=True, envvar="SPROCKET_ACCOUNT_PASSWORD",
+    show_envvar=True, help="Password of the account; asked for without it.",
+)  # fmt: skip
+
+
+@click.group(context_settings=HELP)
+def namespace() -> None:
+    """Make namespaces and accounts in them, set what they may have, and show what they have."""
+
+
+@namespace.command("create")
+@click.argument("name")
+@click.option("--admin", "user", default="admin", show_default=True, help="Account that may do all in the namespace.")
+@_password_option
+@cluster_option
+@namesrv_option
+def create(name: str, user: str, password: str, cluster: str, namesrv: str | None) -> None:
+    """Make namespace NAME, ORDERS or TENANT|ORDERS, and its administrator's account NAME%admin."""
+    with_admin(namesrv, lambda admin: _give_account(admin, cluster, name, user, password, ("All",)))
+    click.echo(f"namespace {name}: {_whole(name, user)} is its administrator")
+
+
+@namespace.command("account")
+@click.argument("name")
+@click.argument("user")
+@click.option("--action", "actions", type=click.Choice(_ACTIONS), multiple=True, default=("Pub", "Sub"),
+              show_default=True, help="What it may do in the namespace; repeatable.")  # fmt: skip
+@_password_option
+@cluster_option
+@namesrv_option
+def account(name: str, user: str, actions: tuple[str, ...], password: str, cluster: str, namesrv: str | None) -> None:
+    """Make account NAME%USER, or change its password and rights.  The administrator of the namespace may do it."""
+    with_admin(namesrv, lambda admin: _give_account(admin, cluster, name, user, password, actions))
+    click.echo(f"namespace {name}: {_whole(name, user)} may {', '.join(actions)}")
+
+
+async def _give_account(
+    admin: "AdminClient", cluster: str, name: str, user: str, password: str, actions: tuple[str, ...]
+) -> None:
+    """Make an account at all name servers and masters.  A second call finishes what a failed one left."""
+    from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+    from sprocket.remoting.message.namespaces import namespace_problem
+
+    problem = namespace_problem(name)
+    if problem is not None:
+        raise CommandFailed(problem)
+    whole = _whole(name, user)
+    entry = PolicyEntryInfo(f"Namespace:{name}", list(actions), None, "Allow")
+    acl = AclInfo(f"User:{whole}", [PolicyInfo(None, [entry])])
+
+    async def give(server: str) -> None:
+        known = await admin.user(server, whole)
+        info = UserInfo(whole, password)
+        await (admin.create_user(server, info) if known is None else admin.update_user(server, info))
+        await admin.update_acl(server, acl)
+
+    for server in admin.name_servers:
+        await give(server)
+    await at_masters(admin, cluster, give)
+
+
+def _whole(name: str, user: str) -> str:
+    from sprocket.remoting.message.namespaces import with_namespace
+
+    return with_namespace(name, user)
+
+
+@namespace.command("limits")
+@click.argument("name")
+@click.option("--max-topics", type=_AMOUNT, default=0, help="Topics, without those of retries and dead letters.")
+@click.option("--max-queues", type=_AMOUNT, default=0, help="Queues of each topic at a broker.")
+@click.option("--max-groups", type=_AMOUNT, default=0, help="Consumer groups.")
+@click.option("--max-connections", type=_AMOUNT, default=0, help="Connections of producers and consumers to a broker.")
+@click.option("--max-message-bytes", type=_AMOUNT, default=0, help="Bytes of a body as it is sent.")
+@click.option("--message-type", "message_types", type=click.Choice(_TYPES), multiple=True,
+              help="Type of topics and messages that is allowed; repeatable.")  # fmt: skip
+@click.option("--retention-hours", type=_AMOUNT, default=0, help="Hours for which consumers may read a message.")
+@click.option("--retention-bytes", type=_AMOUNT, default=0, help="Newest bytes of a queue that consumers may read.")
+@click.option("--topic-queues", type=_AMOUNT, default=0, help="Queues of a topic that its first send creates.")
+@click.option("--topic-attribute", "attributes", multiple=True, metavar="NAME=VALUE",
+              help="Attribute of new topics, such as message.type=FIFO; repeatable.")  # fmt: skip
+@cluster_option
+@namesrv_option
+def limits(name: str, attributes: tuple[str, ...], cluster: str, namesrv: str | None, **values: Any) -> None:
+    """Set what namespace NAME may have at each master, in place of what was set; 0 is no limit."""
+    from sprocket.remoting.bodies.namespace import NamespacePolicy
+
+    template = dict(one.partition("=")[::2] for one in attributes)
+    wanted = NamespacePolicy(name=name, topic_attributes=template, **values)
+
+    async def ask(admin: "AdminClient") -> list[str]:
+        return list(await at_masters(admin, cluster, lambda address: admin.set_namespace(address, wanted)))
+
+    click.echo(f"the limits of namespace {name} are set at {', '.join(with_admin(namesrv, ask))}")
+
+
+@namespace.command("delete")
+@click.argument("name")
+@cluster_option
+@namesrv_option
+def delete(name: str, cluster: str, namesrv: str | None) -> None:
+    """Delete the limits of namespace NAME.  Its topics, groups and accounts stay."""
+
+    async def ask(admin: "AdminClient") -> list[str]:
+        return list(await at_masters(admin, cluster, lambda address: admin.delete_namespace(address, name)))
+
+    click.echo(f"the limits of namespace {name} are deleted at {', '.join(with_admin(namesrv, ask))}")
+
+
+@namespace.command("list")
+@cluster_option
+@namesrv_option
+@json_option
+def list_namespaces(cluster: str, namesrv: str | None, as_json: bool) -> None:
+    """List the namespaces at each master: those that have a topic, a group or limits."""
+    _print(with_admin(namesrv, lambda admin: at_masters(admin, cluster, admin.namespaces)), as_json)
+
+
+@namespace.command("show")
+@click.argument("name")
+@cluster_option
+@namesrv_option
+@json_option
+def show(name: str, cluster: str, namesrv: str | None, as_json: bool) -> None:
+    """Show what namespace NAME has at each master, and may have."""
+    found = with_admin(namesrv, lambda admin: at_masters(admin, cluster, admin.namespaces))
+    own = {address: {name: uses[name]} for address, uses in found.items() if name in uses}
+    if not own:
+        raise CommandFailed(f"no master knows a namespace {name}: it has no topic, no group and no limits there")
+    _print(own, as_json)
+
+
+def _print(found: "dict[str, dict[str, NamespaceUse]]", as_json: bool) -> None:
+    if as_json:
+        print_json({address: msgspec.to_builtins(uses) for address, uses in found.items()})
+        return
+    rows = [
+        (use.name, address, use.topics, use.groups, use.connections, _limits(use.policy))
+        for address, uses in found.items()
+        for use in uses.values()
+    ]
+    for line in fitted(("namespace", "master", "topics", "groups", "connections", "limits"), sorted(rows)):
+        click.echo(line)
+
+
+def _limits(policy: "NamespacePolicy | None") -> str:
+    """Return the limits of a namespace as text."""
+    if policy is None:
+        return "none"
+    parts = []
+    for name, value in msgspec.to_builtins(policy).items():
+        if isinstance(value, dict):
+            parts += [f"{name}.{key}={text}" for key, text in value.items()]
+        elif value and name != "name":
+            parts.append(f"{name}={value if isinstance(value, int) else '|'.join(value)}")
+    return " ".join(parts) or "none"
