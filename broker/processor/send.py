@@ -106,8 +106,7 @@ class SendProcessor:
 
     def _store_and_answer(self, run: list[Request[Any]]) -> None:
         channel: Channel = run[0].channel
-        peer = channel.peer
-        born_host = host_bytes(*peer)
+        peer, born_host = channel.peer, host_bytes(*channel.peer)
         messages: list[PendingMessage] = []
         sent: list[Sent] = []
         tags, suffix, admit = self._tags, self.planner.form().suffix, self.planner.admit
