@@ -15,8 +15,8 @@ from ha.shared_secret import read_secret
 from ha.slave_session import SlaveSession
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
 from sprocket.common.figures import values
-from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.bodies.namespace import NamespacePolicy
+from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.bodies.quota import Quota
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
