@@ -234,7 +234,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             async def opened() -> QueueReader:
                 deliver = partial(transport.inbox.add, self)
                 consumer = transport.cluster.consumer(bindings)
-                return QueueReader(bindings, consumer, limits, deliver, transport.clock.wall_ms)
+                return QueueReader(bindings, consumer, limits, deliver, transport.clock)
 
             self._bind(bindings)
             reader = self._readers[queue] = shared_loop.call(opened())

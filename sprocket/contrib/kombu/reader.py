@@ -5,14 +5,17 @@ Everything here runs in the loop of the connection, which is not the thread of t
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sprocket.client.connection.wakeup import Wakeup, pause
+from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS
 from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pop.renewal import Renewal
 from sprocket.client.simple_consumer import SimpleConsumer
+from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.contrib.kombu.bindings import QueueBindings
 from sprocket.contrib.kombu.payload import ForeignMessage, Payload, decoded, is_expired
@@ -55,19 +58,21 @@ class QueueReader:
         consumer: SimpleConsumer,
         limits: Limits,
         deliver: Callable[[Sequence[Delivery]], Sequence[Delivery]],
-        wall_ms: Callable[[], int],
+        clock: Clock,
     ) -> None:
         """`deliver` hands messages to the channel and returns those that it has no more room for."""
         self.bindings = bindings
         self._consumer = consumer
         self._limits = limits
         self._deliver = deliver
-        self._wall_ms = wall_ms
+        self._clock = clock
         self._has_room = Wakeup()
         self._held: set[PoppedMessage] = set()
         self._done: list[PoppedMessage] = []
         self._acking: asyncio.Task[None] | None = None
         self._loop: asyncio.Task[None] | None = None
+        # What the application holds stays invisible as long as this process lives.
+        self._renewal = Renewal(self._renew, clock.monotonic, invisible_s=limits.invisible_s, limit_s=math.inf)
         self._renewing: asyncio.Task[None] | None = None
 
     # Taking
@@ -98,7 +103,7 @@ class QueueReader:
                 for surplus in self._deliver(await self.take(room)):
                     await self.give_back(surplus.popped)
             except SprocketError as error:
-                logger.info("event=queue_not_read queue=%s reason=%r", self.bindings.queue, str(error))
+                logger.warning("event=queue_not_read queue=%s reason=%r", self.bindings.queue, str(error))
                 await self._has_room.wait(_RETRY_S)
 
     async def take(self, count: int, wait_s: float | None = None) -> list[Delivery]:
@@ -120,14 +125,17 @@ class QueueReader:
             return None
         info: dict[str, Any] = payload["properties"]["delivery_info"]
         wanted = self.bindings.wants(info["exchange"] or "", info.get("routing_key") or "")
-        if not wanted or is_expired(payload, popped.message.born_timestamp_ms, self._wall_ms(), self._limits.ttl_ms):
+        if not wanted or is_expired(
+            payload, popped.message.born_timestamp_ms, self._clock.wall_ms(), self._limits.ttl_ms
+        ):
             self._settle(popped)
             return None
         if popped.reconsume_times > 0:
             info["redelivered"] = True
         self._held.add(popped)
+        self._renewal.hold([popped])
         if self._renewing is None:
-            self._renewing = asyncio.ensure_future(self._renew())
+            self._renewing = asyncio.ensure_future(self._renewal.run())
         return Delivery(self, payload, popped)
 
     # Settling
@@ -147,6 +155,8 @@ class QueueReader:
     async def _ack_all(self) -> None:
         while self._done:
             done, self._done = self._done, []
+            for popped in done:
+                await self._renewal.release(popped)
             try:
                 await self._consumer.ack_all(done)
             except SprocketError as error:
@@ -158,24 +168,15 @@ class QueueReader:
         """Make `popped` visible to others again, as a message that was delivered before."""
         if popped in self._held:
             self._held.discard(popped)
-            await self._try(self._consumer.nack, popped, GIVE_BACK_S)
+            await self._renewal.release(popped)
+            try:
+                await self._consumer.nack(popped, GIVE_BACK_S)
+            except SprocketError as error:
+                logger.info("event=not_given_back queue=%s reason=%r", self.bindings.queue, str(error))
         self._has_room.set()
 
-    async def _renew(self) -> None:
-        """Keep what the application holds invisible, as long as this process lives."""
-        now = asyncio.get_running_loop().time
-        while True:
-            await pause(self._limits.invisible_s / 4)
-            soon = now() + self._limits.invisible_s / 2
-            for popped in [one for one in self._held if one.invisible_until < soon]:
-                if popped in self._held:
-                    await self._try(self._consumer.extend, popped, self._limits.invisible_s)
-
-    async def _try(self, action: Callable[[PoppedMessage, float], Any], popped: PoppedMessage, seconds: float) -> None:
-        try:
-            await action(popped, seconds)
-        except SprocketError as error:
-            logger.info("event=not_changed queue=%s reason=%r", self.bindings.queue, str(error))
+    async def _renew(self, popped: PoppedMessage) -> None:
+        await self._consumer.extend(popped, self._limits.invisible_s)
 
     async def close(self) -> None:
         """Give back all that is held, send outstanding acknowledgements, and close the consumer."""
