@@ -38,6 +38,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "pytest": "testing",
     "taskiq": "taskiq",
     "celery": "celery",
+    "dramatiq": "dramatiq",
     "kombu": "celery",
     "amqp": "celery",
     "faststream": "faststream",

@@ -5,10 +5,8 @@ Everything here runs in the loop of the connection.
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 from sprocket.client.admin.admin_client import AdminClient
-from sprocket.client.admin.admin_requests import AdminError
 from sprocket.client.admin.group_admin import TO_END, GroupAdmin
 from sprocket.client.connect import Connection
 from sprocket.client.rebalance.start_offset import ConsumeFrom
@@ -17,12 +15,8 @@ from sprocket.common.clock import Clock
 from sprocket.contrib.kombu.bindings import QueueBindings, publish_topic
 from sprocket.contrib.kombu.names import group_of, topic_of
 from sprocket.contrib.kombu.payload import Payload, encoded
+from sprocket.contrib.topics import Topics
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
-from sprocket.remoting.bodies.topic import TopicConfig
-from sprocket.remoting.codes import ResponseCode
-
-# A topic that is missing is asked for again after this time.
-_MISSING_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +35,7 @@ class Cluster:
         self._mq = connection
         self._naming = naming
         self._clock = clock
-        self._topics: set[str] = set()
-        self._missing: dict[str, float] = {}
+        self._topics = Topics(connection.admin, clock, queue_nums=naming.topic_queue_nums, cluster=naming.cluster)
         self._with_priority: set[str] = set()
         # Group and topic of the queues that have an offset.
         self._begun: set[tuple[str, str]] = set()
@@ -50,7 +43,7 @@ class Cluster:
     async def start(self) -> None:
         """Connect.  Raises AdminError if no name server answers, or the cluster has no broker."""
         await self._mq.start()
-        await self._masters()
+        await self._topics.masters()
 
     async def close(self) -> None:
         await self._mq.close()
@@ -59,58 +52,23 @@ class Cluster:
     def _admin(self) -> AdminClient:
         return self._mq.admin
 
-    async def _masters(self) -> list[str]:
-        """Return the addresses of all masters of the cluster."""
-        named = self._naming.cluster
-        clusters = list((await self._admin.cluster_info()).cluster_addr_table) if named is None else [named]
-        found = [address for one in clusters for address in await self._admin.broker_addresses(one, masters_only=True)]
-        if not found:
-            raise AdminError("the cluster has no broker; start one, or name another cluster")
-        return found
-
     # Topics
 
-    async def ensure_topic(self, topic: str, max_priority: int | None = None) -> None:
-        """Create `topic` unless it exists; with `max_priority` its messages have priorities from 0 to that.
-
-        Raises AdminError, also if access control denies it: an operator then creates the topic.
-        """
+    async def _ensure_topic(self, topic: str, max_priority: int | None = None) -> None:
         if max_priority is not None:
             self._with_priority.add(topic)
-        if await self._exists(topic):
-            return
-        queues = self._naming.topic_queue_nums if max_priority is None else max_priority + 1
-        attributes = {} if max_priority is None else {"+message.type": "PRIORITY"}
-        for address in await self._masters():
-            await self._admin.create_topic(address, TopicConfig(topic, queues, queues, attributes=attributes))
-        self._topics.add(topic)
-
-    async def _exists(self, topic: str) -> bool:
-        if topic in self._topics:
-            return True
-        if self._missing.get(topic, 0.0) > self._clock.monotonic():
-            return False
-        try:
-            await self._admin.topic_route(topic)
-        except AdminError as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-            self._missing[topic] = self._clock.monotonic() + _MISSING_S
-            return False
-        self._topics.add(topic)
-        self._missing.pop(topic, None)
-        return True
+        await self._topics.ensure(topic, max_priority)
 
     # Messages
 
     async def send(self, payload: Payload, exchange: str, routing_key: str) -> None:
         """Send to an exchange.  Raises as `Producer.send`, and AdminError."""
-        known: Collection[str] = self._topics
+        known: Collection[str] = ()
         if not exchange and routing_key:
             own = publish_topic(routing_key, "", (), self._naming.prefix)
-            known = {own} if await self._exists(own) else ()
+            known = {own} if await self._topics.exists(own) else ()
         topic = publish_topic(exchange, routing_key, known, self._naming.prefix)
-        await self.ensure_topic(topic)
+        await self._ensure_topic(topic)
         has_priority = topic in self._with_priority
         message = encoded(topic, payload, routing_key, self._clock.wall_ms(), has_priority=has_priority)
         await self._mq.producer().send(message)
@@ -131,7 +89,7 @@ class Cluster:
         for topic in topics:
             # The default exchange is everybody's.
             is_own = topic != topic_of("", self._naming.prefix)
-            await self.ensure_topic(topic, max_priority if is_own else None)
+            await self._ensure_topic(topic, max_priority if is_own else None)
             group = group_of(bindings.queue, self._naming.prefix)
             if from_now and (group, topic) not in self._begun:
                 if not await self._has_offset(group, topic):
@@ -140,7 +98,7 @@ class Cluster:
                 self._begun.add((group, topic))
 
     async def _create_group(self, group: str) -> None:
-        for address in await self._masters():
+        for address in await self._topics.masters():
             if group not in (await self._admin.consumer_groups(address)).subscription_group_table:
                 await self._admin.create_group(address, SubscriptionGroupConfig(group))
 
@@ -154,7 +112,7 @@ class Cluster:
         group = group_of(bindings.queue, self._naming.prefix)
         waiting = 0
         for topic in bindings.subscriptions(self._naming.prefix):
-            if await self._exists(topic):
+            if await self._topics.exists(topic):
                 stats = await self._admin.consume_stats(group, topic)
                 extents = (await self._admin.topic_stats(topic)).offset_table if not stats.offset_table else {}
                 waiting += sum(one.broker_offset - max(one.consumer_offset, 0) for one in stats.offset_table.values())
@@ -167,14 +125,14 @@ class Cluster:
         group = group_of(bindings.queue, self._naming.prefix)
         await self._create_group(group)
         for topic in bindings.subscriptions(self._naming.prefix):
-            if await self._exists(topic):
+            if await self._topics.exists(topic):
                 await GroupAdmin(self._admin).commit_to_time(topic, group, TO_END)
         return waiting
 
     async def has_queue(self, queue: str) -> bool:
         """Return whether a broker knows the queue's group."""
         group = group_of(queue, self._naming.prefix)
-        for address in await self._masters():
+        for address in await self._topics.masters():
             if group in (await self._admin.consumer_groups(address)).subscription_group_table:
                 return True
         return False
@@ -183,5 +141,5 @@ class Cluster:
         """Delete the queue's group with its offsets; exchanges and their messages stay."""
         group = group_of(queue, self._naming.prefix)
         self._begun = {key for key in self._begun if key[0] != group}
-        for address in await self._masters():
+        for address in await self._topics.masters():
             await self._admin.delete_group(address, group, with_offsets=True)

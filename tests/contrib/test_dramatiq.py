@@ -1,0 +1,120 @@
+"""Actors of Dramatiq through a real broker: run, delayed, retried, given up, delivered again after a worker ended."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sprocket import ConsumeFrom, Message, TopicNotFound, sync
+from sprocket.client.simple_consumer import PopSettings
+from sprocket.testing import Broker
+
+pytest.importorskip("dramatiq", reason="Dramatiq is not installed: pip install 'sprocket-mq[dramatiq]'")
+
+import dramatiq  # after the check
+from dramatiq.errors import ConnectionClosed, QueueNotFound
+
+from sprocket.contrib.dramatiq import SprocketBroker
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("dramatiq")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(servers: Broker) -> Iterator[SprocketBroker]:
+    made = SprocketBroker(servers.namesrv, settings=PopSettings(pop_invisible_time_s=3))
+    yield made
+    made.close()
+
+
+def work(broker: SprocketBroker) -> "dramatiq.Worker":
+    worker = dramatiq.Worker(broker, worker_timeout=100, worker_threads=2)
+    worker.start()
+    return worker
+
+
+def test_actors_run_in_time_and_are_retried(broker: SprocketBroker) -> None:
+    seen: list[object] = []
+    done = threading.Event()
+
+    @dramatiq.actor(broker=broker, queue_name="run", max_retries=2, min_backoff=1000)
+    def note(what: str) -> None:
+        seen.append(what)
+        if what == "fails" and seen.count(what) == 1:
+            raise ValueError("once")
+        if len(seen) == 4:
+            done.set()
+
+    note.send_with_options(args=("later",), delay=4000)
+    note.send("now")
+    note.send("fails")
+    worker = work(broker)
+    try:
+        assert done.wait(60)
+    finally:
+        worker.stop()
+    assert sorted(seen[:2]) == ["fails", "now"]  # type: ignore[type-var]
+    assert sorted(seen) == ["fails", "fails", "later", "now"]  # type: ignore[type-var]
+
+
+def test_what_was_not_acknowledged_is_delivered_to_another_worker(broker: SprocketBroker) -> None:
+    @dramatiq.actor(broker=broker, queue_name="again")
+    def nothing(number: int) -> None: ...
+
+    for number in range(3):
+        nothing.send(number)
+    first = broker.consume("again", prefetch=3, timeout=20_000)
+    held = [message for message in (next(first) for _ in range(3)) if message is not None]
+    assert sorted(message.args[0] for message in held) == [0, 1, 2]
+    first.ack(held[0])
+    # The worker is held up longer than the invisible time, and keeps its messages.
+    second = broker.consume("again", prefetch=3, timeout=5_000)
+    assert next(second) is None
+    first.requeue(held[1:])
+    first.close()
+    again = [message for message in (next(second) for _ in range(2)) if message is not None]
+    assert sorted(message.message_id for message in again) == sorted(message.message_id for message in held[1:])
+    for message in again:
+        second.ack(message)
+    second.close()
+
+
+def test_what_is_given_up_or_foreign_goes_to_the_dead_letters(broker: SprocketBroker, servers: Broker) -> None:
+    @dramatiq.actor(broker=broker, queue_name="bad", max_retries=0)
+    def fails() -> None:
+        raise ValueError("always")
+
+    fails.send()
+    with sync.connect(servers.namesrv) as mq:
+        mq.producer().send(Message("dramatiq-bad", b"{"))
+        worker = work(broker)
+        try:
+            dead = mq.simple_consumer("reader", "%DLQ%dramatiq-bad", consume_from=ConsumeFrom.FIRST)
+            found: list[bytes] = []
+            for _ in range(30):
+                try:
+                    found += [message.body for message in dead.receive(wait_s=2)]
+                except TopicNotFound:
+                    continue
+                if len(found) == 2:
+                    break
+        finally:
+            worker.stop()
+    assert len(found) == 2
+    assert b"{" in found
+
+
+def test_unknown_queues_and_absent_servers_are_said_in_dramatiqs_errors(broker: SprocketBroker) -> None:
+    with pytest.raises(QueueNotFound):
+        broker.consume("never")
+    nobody = SprocketBroker("127.0.0.1:1")
+
+    @dramatiq.actor(broker=nobody, queue_name="q")
+    def nothing() -> None: ...
+
+    with pytest.raises(ConnectionClosed):
+        nothing.send()
+    nobody.close()
