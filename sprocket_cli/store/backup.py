@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.common.errors import CorruptRecord
-from sprocket_cli.client_session import HELP, CommandFailed, json_option, print_json
+from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage, json_option, print_json
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
+from sprocket_cli.store.archive import is_url, restore_archive
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, size_text, store_errors
 
 if TYPE_CHECKING:
@@ -91,14 +92,26 @@ def verify(folder: Path, as_json: bool) -> None:
 
 
 @click.command(context_settings=HELP)
-@click.argument("folder", type=DIRECTORY)
-@click.option("--to", "target", type=DIRECTORY, required=True, help="Folder of the new store; new or empty.")
+@click.argument("source", metavar="FOLDER|URL")
+@click.argument("directory", type=DIRECTORY, required=False)
+@click.option("--to", "target", type=DIRECTORY, help="Folder of the new store, instead of DIRECTORY; new or empty.")
 @json_option
-def restore(folder: Path, target: Path, as_json: bool) -> None:
-    """Make a store from the backup in FOLDER.  The first start of its broker builds queues and index from the log.
+def restore(source: str, directory: Path | None, target: Path | None, as_json: bool) -> None:
+    """Make a store in DIRECTORY from the backup in FOLDER, or from the archive at URL, such as s3://bucket/folder.
+
+    The first start of its broker builds queues and index from the log. From an archive the log is restored up to the
+    last uploaded message, and the command says what is missing.
 
     Exit status: 0 done, 1 the backup is damaged, 2 FOLDER is no backup, 74 the store cannot be written.
     """
+    if (directory is None) == (target is None):
+        raise WrongUsage("name the folder of the new store once: as the second argument, or with --to")
+    target = directory or target
+    assert target is not None
+    if is_url(source):
+        restore_archive(source, target, as_json=as_json)
+        return
+    folder = Path(source)
     from store.backup.manifest import require
     from store.backup.restore import restore as restored
 

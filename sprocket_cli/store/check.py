@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, print_json
+from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_json
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
-from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, size_text, store_errors
+from sprocket_cli.store.archive import check_archive, is_url
+from sprocket_cli.store.commands import progress_bar, shape_of, shape_options, size_text, store_errors
 
 if TYPE_CHECKING:
     from store.inspection.store_inspection import StoreInspection
@@ -17,17 +18,29 @@ _SHOWN = 40
 
 
 @click.command(context_settings=HELP)
-@click.argument("directory", type=DIRECTORY)
+@click.argument("place", metavar="DIRECTORY|URL")
 @click.option("--quick", is_flag=True, help="Check only the ends of log and queues; takes seconds for any size.")
+@click.option("--repair", "repairs", is_flag=True, help="Of an archive: forget segments that cannot be read.")
 @shape_options
 @json_option
-def check(directory: Path, quick: bool, config: Path | None, segment_bytes: int | None, as_json: bool) -> None:
-    """Check every file of the store in DIRECTORY.  Nothing is written.
+def check(
+    place: str, quick: bool, repairs: bool, config: Path | None, segment_bytes: int | None, as_json: bool
+) -> None:
+    """Check every file of the store in DIRECTORY, or every object of the archive at URL.  Nothing is written.
 
     Each record is compared with its CRC. Every ConsumeQueue and index file is compared with the log in both directions.
 
+    Of an archive, such as s3://bucket/folder, each object is compared with its hash; --quick looks at sizes and
+    footers only. Objects that the manifest does not name are listed. With --repair the manifest forgets segments that
+    are damaged or missing.
+
     Exit status: 0 nothing is wrong, 1 damage was found, 2 DIRECTORY is no store, 74 it cannot be read.
     """
+    if is_url(place):
+        check_archive(place, quick=quick, repairs=repairs, as_json=as_json)
+    if repairs:
+        raise WrongUsage("--repair is for an archive; a store directory has `sprocket store repair`")
+    directory = Path(place)
     from store.inspection.store_inspection import StoreInspection
 
     with store_errors():

@@ -19,7 +19,7 @@ from store.backup.manifest import BackupDamaged, Manifest, Part, require
 from store.disk.sealed_file import seal, unseal
 from store.flush.queue_list import QUEUE_LIST_KIND, QueueList, decode, encode
 
-_SUFFIX: Final = ".restoring"
+SUFFIX: Final = ".restoring"
 _QUEUE_LIST: Final = "queuelist"
 
 
@@ -31,7 +31,7 @@ def restore(backup: Path, target: Path, progress: Progress = lambda size_bytes: 
     """
     manifest = require(backup)
     target = target.absolute()
-    building = target.with_name(target.name + _SUFFIX)
+    building = target.with_name(target.name + SUFFIX)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise StoreError(f"{target}: is not empty: name a new folder")
@@ -40,7 +40,7 @@ def restore(backup: Path, target: Path, progress: Progress = lambda size_bytes: 
         require_space(building, sum(part.size_bytes for part in manifest.tables) + _log_bytes(manifest))
         make_directories(building / "commitlog")
         written = [_copied(backup, building, part, manifest, progress) for part in manifest.parts]
-        written.append(_write_queue_list(building, manifest))
+        written.append(write_queue_list(building, manifest.log_end))
         sync_folders([*written, building / "commitlog" / "any"])
         building.replace(target)
         sync_directory(target.parent)
@@ -68,12 +68,12 @@ def _copied(backup: Path, building: Path, part: Part, manifest: Manifest, progre
     return target
 
 
-def _write_queue_list(building: Path, manifest: Manifest) -> Path:
+def write_queue_list(building: Path, log_end: int) -> Path:
     """Say that all queues must be rebuilt; keep the ends of queues whose messages have all expired."""
     path = building / _QUEUE_LIST
     content = unseal(QUEUE_LIST_KIND, read_regular(path)) if path.exists() else b""
     found = decode(content) if isinstance(content, bytes) else content
     listed = found if isinstance(found, QueueList) else QueueList(0)
-    listed = replace(listed, log_offset=min(listed.log_offset, manifest.log_end), must_rebuild=True)
+    listed = replace(listed, log_offset=min(listed.log_offset, log_end), must_rebuild=True)
     write_file(path, seal(QUEUE_LIST_KIND, encode(listed)), 0o644)
     return path

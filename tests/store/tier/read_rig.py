@@ -60,17 +60,19 @@ async def archive(
     lists_queues: bool = True,
     block_bytes: int = 4096,
     held_entries: int = 200,
+    part_bytes: int = 1 << 30,
 ) -> Manifest:
-    """Write every closed segment of the store's log to `objects`, and return the manifest."""
+    """Write every closed segment of the store's log to `objects`, in parts, and return the manifest."""
     log = commit_log_of(store)
     manifest = empty("DefaultCluster", "broker-a", log.segment_bytes, 7 * DAY_MS)
-    for number, start in enumerate(range(log.min_offset, log.wrote_offset - log.segment_bytes, log.segment_bytes)):
-        content, written = write(
-            store, part_at(store, start), keeps, block_bytes=block_bytes, held_entries=held_entries
-        )
+    start, number = log.min_offset, 0
+    while log.segment_end(start) <= log.wrote_offset:
+        part = part_at(store, start, min(start + part_bytes, log.segment_end(start)))
+        content, written = write(store, part, keeps, block_bytes=block_bytes, held_entries=held_entries)
         key = f"segments/{start}-0-test-{number}"
         await objects.put(key, content)
         manifest = manifest.with_segment(entry_of(start, key, written, lists_queues=lists_queues), 1)
+        start, number = written.end, number + 1
     return manifest
 
 

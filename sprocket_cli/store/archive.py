@@ -1,0 +1,107 @@
+"""`sprocket store restore` and `check` of an archive in an object store."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from sprocket.common.errors import ConfigError
+from sprocket_cli.client_session import CommandFailed, WrongUsage, print_json
+from sprocket_cli.exit_codes import FAILURE, SUCCESS
+from sprocket_cli.store.commands import progress_bar, size_text, store_errors
+
+
+def is_url(text: str) -> bool:
+    """Return whether `text` names an archive, not a directory."""
+    return "://" in text
+
+
+def restore_archive(url: str, target: Path, *, as_json: bool) -> None:
+    """Make a store from the archive at `url`, and say what is missing in it."""
+    asyncio.run(_restore(url, target, as_json))
+
+
+async def _restore(url: str, target: Path, as_json: bool) -> None:
+    from store.tier.object_store import Damaged
+    from store.tier.open_archive import open_archive
+    from store.tier.restore import ArchiveRestore
+
+    with store_errors():
+        try:
+            archive = await open_archive(url)
+            manifest = archive.manifest
+            total = sum(segment.size_bytes for segment in manifest.segments)
+            with progress_bar("restoring", total, quiet=as_json) as progress:
+                restored = await ArchiveRestore(archive.objects, manifest, target, progress).run()
+        except ConfigError as error:
+            raise WrongUsage(str(error)) from None
+        except Damaged as error:
+            raise CommandFailed(f"{error}. `sprocket store check {url}` says what else is damaged") from None
+    if as_json:
+        print_json(
+            {
+                "archive": archive.url, "store": str(target), "cluster": manifest.cluster, "broker": manifest.broker,
+                "logStart": restored.log_start, "logEnd": restored.log_end, "messages": restored.records,
+                "lastStoreTimestamp": restored.last_store_ms, "tables": restored.tables, "missing": restored.missing(),
+            }
+        )  # fmt: skip
+        return
+    click.echo(
+        f"{target}: broker {manifest.broker} of {manifest.cluster}, log {restored.log_start} to {restored.log_end}, "
+        f"{restored.records} messages; start a broker on this storePathRootDir"
+    )
+    for line in restored.missing():
+        click.echo(f"missing: {line}")
+
+
+def check_archive(url: str, *, quick: bool, repairs: bool, as_json: bool) -> None:
+    """Check the archive at `url`, and end with the exit status."""
+    sys.exit(SUCCESS if asyncio.run(_check(url, quick, repairs, as_json)) else FAILURE)
+
+
+async def _check(url: str, quick: bool, repairs: bool, as_json: bool) -> bool:
+    from sprocket.common.clock import SystemClock
+    from store.tier.archive_check import ArchiveCheck, repair
+    from store.tier.open_archive import open_archive
+
+    with store_errors():
+        try:
+            archive = await open_archive(url)
+        except ConfigError as error:
+            raise WrongUsage(str(error)) from None
+        manifest = archive.manifest
+        total = 0 if quick else sum(segment.size_bytes for segment in manifest.segments)
+        with progress_bar("checking", total, quiet=as_json) as progress:
+            check = ArchiveCheck(archive.objects, manifest, quick=quick, progress=progress)
+            await check.run()
+        is_repaired = bool(repairs and check.lost)
+        if is_repaired:
+            await repair(archive.objects, manifest, archive.version, check.lost, SystemClock().wall_ms())
+    findings = check.findings
+    if as_json:
+        print_json(
+            {
+                "archive": archive.url, "ok": findings.is_fine, "quick": quick, "segments": len(manifest.segments),
+                "uploadedEnd": manifest.uploaded_end, "unnamed": [info.key for info in check.unnamed],
+                "repaired": is_repaired, "findings": [finding.document() for finding in findings.kept],
+                "suppressed": findings.suppressed(),
+            }
+        )  # fmt: skip
+        return findings.is_fine
+    stored = sum(segment.size_bytes for segment in manifest.segments)
+    click.echo(
+        f"{archive.url}: broker {manifest.broker} of {manifest.cluster}; {len(manifest.segments)} segments of "
+        f"{size_text(stored)}, uploaded up to {manifest.uploaded_end}"
+    )
+    for finding in findings.kept:
+        click.echo(f"{finding.severity}: {finding.path}: {finding.text}")
+        if finding.repair:
+            click.echo(f"      repair: {finding.repair}")
+    if is_repaired:
+        click.echo(f"repaired: the manifest names {len(check.lost)} objects less")
+    elif check.lost:
+        click.echo(f"to repair the manifest: sprocket store check {url} --repair")
+    if findings.is_fine:
+        click.echo("nothing is wrong")
+    return findings.is_fine
