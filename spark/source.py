@@ -67,6 +67,10 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
+        if options.bucket is not None:
+            from spark.bucket.source import BucketReader, FilteringBucketReader
+
+            return (FilteringBucketReader if options.filter_pushdown else BucketReader)(options, schema)
         if options.queues.are_given or options.wire is not None:
             from spark.queue_scan import FilteringQueueBatchReader, QueueBatchReader
 
@@ -76,7 +80,12 @@ class RocketMQDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         from spark.stream import QueueStreamReader
 
-        return QueueStreamReader(read_options(self.options), schema)
+        options = read_options(self.options)
+        if options.bucket is not None:
+            raise ConfigError(
+                "an archive is read in batches: a stream follows a broker's directory, or its name server"
+            )
+        return QueueStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from spark.options.sink_options import read_sink_options

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from spark.decode.columns import DEFAULT_COLUMNS, column_names
 from spark.decode.decoder import HALF_TOPIC, DecodeOptions
 from spark.files.store_directory import split_paths
+from spark.options.bucket_options import BUCKET_OPTIONS, BucketSettings, read_bucket_settings
 from spark.options.option_values import by_known_names, whole_number, yes_or_no
 from spark.options.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
 from spark.options.reading_options import READING_OPTIONS, ReadingOptions, read_reading_options
@@ -45,6 +46,7 @@ KNOWN: Final = (
     *READING_OPTIONS,
     *QUEUE_OPTIONS,
     *WIRE_OPTIONS,
+    *BUCKET_OPTIONS,
 )
 
 
@@ -66,6 +68,7 @@ class SourceOptions:
     max_clock_step_back_ms: int = 2 * 3_600_000
     queues: QueueOptions = field(default_factory=QueueOptions)
     wire: "WireSettings | None" = None
+    bucket: BucketSettings | None = None
     # Filter that brokers apply; None: no filter.
     subscription: "Subscription | None" = None
 
@@ -100,6 +103,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     if "subscribe" in given and "subscribePattern" in given:
         raise ConfigError("options 'subscribe' and 'subscribePattern' exclude each other")
     topics = frozenset(_list(given["subscribe"], "subscribe")) if "subscribe" in given else None
+    bucket = read_bucket_settings(given, paths)
     reading, queues = read_reading_options(given), read_queue_options(given)
     named = (topics or frozenset()) | (queues.assigned or {}).keys()
     if HALF_TOPIC.decode() in named and not reading.read_uncommitted:
@@ -128,6 +132,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         ),
         queues=queues,
         wire=wire,
+        bucket=bucket,
         subscription=None if wire is None else read_subscription(given),
     )
 

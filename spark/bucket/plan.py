@@ -1,0 +1,109 @@
+"""Plan of a read of archives: which parts of which segments each task reads, by what the manifests say of them."""
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from spark.decode.columns import nearest
+from spark.options.bucket_options import BucketSettings
+from spark.rows.filters import RowFilter
+from sprocket.common.errors import ConfigError
+from store.tier.manifest import Manifest, SegmentEntry
+from store.tier.open_archive import group_folders, open_archive
+from store.tier.remote_store import Access, RemoteStore, open_store
+
+# A task has at least this much to read, compressed, unless there is less.
+_MIN_TASK_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True)
+class BucketPart:
+    """Part `number` of `count` equal ones of a segment's log blocks; `topics` are those that may be read.
+
+    `url` is the group's folder.
+    """
+
+    settings: BucketSettings
+    url: str
+    broker_name: str
+    segment: SegmentEntry
+    topics: frozenset[str]
+    number: int
+    count: int
+
+    def open(self) -> RemoteStore:
+        """Return the object store."""
+        return open_store(self.url, access_of(self.settings))
+
+
+def access_of(settings: BucketSettings) -> Access:
+    """Return the access that the options give."""
+    return Access(settings.endpoint, settings.access_key, settings.secret_key)
+
+
+def manifests(settings: BucketSettings) -> list[tuple[str, Manifest]]:
+    """Return the folder and the manifest of each broker group that the URLs name.
+
+    Raises ConfigError if there is none, and an `ObjectStoreError`.
+    """
+
+    async def found() -> list[tuple[str, Manifest]]:
+        archives = []
+        for url in settings.urls:
+            folders = await group_folders(url, access_of(settings)) or [""]
+            for folder in folders:
+                archive = await open_archive(f"{url.rstrip('/')}/{folder}".rstrip("/"), access_of(settings))
+                archives.append((archive.url, archive.manifest))
+        return archives
+
+    return asyncio.run(found())
+
+
+def plan(
+    settings: BucketSettings, rows: RowFilter, min_partitions: int, max_clock_step_back_ms: int
+) -> list[BucketPart]:
+    """Return the parts to read, one for each task.
+
+    A segment is left out if no topic in it is wanted, or no message in it was stored within the times.  Raises
+    ConfigError for a topic that no archive knows.
+    """
+    archives = manifests(settings)
+    _check_topics(archives, rows.topics or frozenset())
+    times, now_ms = rows.times_to_read(), int(time.time() * 1000)
+    kept: list[tuple[str, Manifest, SegmentEntry, frozenset[str]]] = []
+    for url, manifest in archives:
+        for segment in manifest.segments:
+            is_late = segment.first_store_ms - max_clock_step_back_ms >= times.end_ms
+            is_early = segment.last_store_ms + max_clock_step_back_ms < times.begin_ms
+            topics = frozenset(
+                topic for topic in _wanted(segment, rows) if manifest.is_readable(segment, topic, now_ms)
+            )
+            if topics and not is_late and not is_early:
+                kept.append((url, manifest, segment, topics))
+    if not kept:
+        return []
+    most = max(_MIN_TASK_BYTES, sum(segment.size_bytes for _, _, segment, _ in kept) // min_partitions)
+    return [
+        BucketPart(settings, url, manifest.broker, segment, topics, number, count)
+        for url, manifest, segment, topics in kept
+        for count in [-(-segment.size_bytes // most)]
+        for number in range(count)
+    ]
+
+
+def _wanted(segment: SegmentEntry, rows: RowFilter) -> Iterator[str]:
+    topics, pattern = rows.topics_to_read(), rows.topic_pattern
+    for topic in segment.topics:
+        if (topics is None or topic in topics) and (pattern is None or re.fullmatch(pattern, topic)):
+            yield topic
+
+
+def _check_topics(archives: list[tuple[str, Manifest]], topics: frozenset[str]) -> None:
+    known = sorted({topic for _, manifest in archives for segment in manifest.segments for topic in segment.topics})
+    for topic in sorted(topics.difference(known)):
+        raise ConfigError(
+            f"no archive has the topic {topic!r}{nearest(topic, known)}; there are {', '.join(known[:10])}"
+        )

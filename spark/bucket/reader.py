@@ -1,0 +1,100 @@
+"""Rows of a part of a segment: its log blocks, some on their way while others are decoded."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from spark.bucket.plan import BucketPart
+from spark.decode.decoder import CHUNK_ROWS, DecodeOptions
+from spark.rows.chunk_rows import Rows, chunk_rows, options_for
+from spark.rows.filters import RowFilter
+from spark.wire.records import PulledChunk, PulledSegment
+from store.repair.filler import FILLER_TOPIC
+from store.tier.archive_check import footer_of
+from store.tier.remote_store import RemoteStore
+from store.tier.segment_object import Footer, LogBlock, open_log_block, open_units
+
+# Blocks of 1 MiB that are on their way.
+_AHEAD: Final = 8
+_FILLER: Final = FILLER_TOPIC.decode()
+# Of a topic with a larger share of a segment's records, almost every block has some.
+_SPARSE_SHARE: Final = 1 / 16
+
+
+def read_part(part: BucketPart, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
+    """Yield (one array per column, number of rows) for each chunk with rows that pass `rows`.
+
+    Raises an `ObjectStoreError`: `Damaged` for a block that is not what was uploaded, `NotFound` for a segment that was
+    deleted since the query was planned.
+    """
+    options = options_for(columns, options)
+    with asyncio.Runner() as runner:
+        objects = part.open()
+        blocks = runner.run(_blocks(objects, part))
+        for content in _contents(runner, objects, part, blocks):
+            segment = PulledSegment(f"{part.url}/{part.segment.key}", [content])
+            for at in range(0, segment.positions.size, CHUNK_ROWS):
+                chunk = PulledChunk(segment, segment.positions[at : at + CHUNK_ROWS], options)
+                if part.segment.dropped or len(part.topics) < len(part.segment.topics):
+                    _keep_topics(chunk, part.topics)
+                yield from chunk_rows(chunk, columns, rows, options)
+
+
+def _keep_topics(chunk: PulledChunk, topics: frozenset[str]) -> None:
+    """Drop the records of other topics, and the fillers of messages that are not archived."""
+    found = chunk.column("topic").to_pylist()
+    chunk.filter(np.fromiter((topic in topics and topic != _FILLER for topic in found), np.bool_, len(found)))
+
+
+async def _blocks(objects: RemoteStore, part: BucketPart) -> list[LogBlock]:
+    """Return the blocks of the part, without those that have no record of its topics."""
+    footer = await footer_of(objects, part.segment)
+    blocks, count = footer.log, len(footer.log)
+    mine = blocks[count * part.number // part.count : count * (part.number + 1) // part.count]
+    runs = [run for run in footer.runs if footer.topics[run.topic] in part.topics]
+    if sum(run.count for run in runs) > part.segment.records * _SPARSE_SHARE:
+        return mine
+    starts = await _starts(objects, part, footer)
+    return [block for block in mine if np.searchsorted(starts, block.start) < np.searchsorted(starts, block.end)]
+
+
+async def _starts(
+    objects: RemoteStore, part: BucketPart, footer: Footer
+) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Return the physical offsets of the records of the part's topics, in order."""
+    found = [np.empty(0, np.int64)]
+    for run in footer.runs:
+        if footer.topics[run.topic] in part.topics:
+            block = footer.queues[run.block]
+            content = await objects.get_range(part.segment.key, block.position, block.position + block.size_bytes)
+            found.append(open_units(run, block, content)["physical_offset"].astype(np.int64))
+    return np.sort(np.concatenate(found))
+
+
+def _contents(
+    runner: asyncio.Runner, objects: RemoteStore, part: BucketPart, blocks: Sequence[LogBlock]
+) -> Iterator[bytes]:
+    """Yield the contents of blocks, in order."""
+
+    async def content(one: LogBlock) -> bytes:
+        place = one.block
+        found = await objects.get_range(part.segment.key, place.position, place.position + place.size_bytes)
+        return await asyncio.to_thread(open_log_block, one, found)
+
+    async def begun(one: LogBlock) -> asyncio.Task[bytes]:
+        task = asyncio.ensure_future(content(one))
+        await asyncio.sleep(0)  # the request goes out now; its answer comes in a thread of the client
+        return task
+
+    async def ended(task: asyncio.Task[bytes]) -> bytes:
+        return await task
+
+    waiting = deque(runner.run(begun(one)) for one in blocks[:_AHEAD])
+    for number in range(len(blocks)):
+        found = runner.run(ended(waiting.popleft()))
+        if number + _AHEAD < len(blocks):
+            waiting.append(runner.run(begun(blocks[number + _AHEAD])))
+        yield found
