@@ -54,7 +54,7 @@ class ArchiveCheck:
             self.findings.add("tables", Severity.WRONG, tables.key, text, "forget them: the broker uploads them again")
         self.unnamed = [info for key, info in sorted(found.items()) if key not in manifest.keys]
         for info in self.unnamed:
-            text = f"the manifest does not name its {info.size_bytes} bytes; an upload that did not end leaves such objects"
+            text = f"the manifest does not name its {info.size_bytes} bytes; uploads that did not end leave such"
             self.findings.add("unnamed", Severity.NOTE, info.key, text, size_bytes=info.size_bytes)
 
     async def _objects_there(self) -> dict[str, ObjectInfo]:

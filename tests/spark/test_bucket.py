@@ -121,7 +121,7 @@ async def test_a_topic_with_few_messages_reads_few_blocks(
 
 
 async def test_a_time_prunes_segments_by_the_manifest(stores: Stores, tmp_path: Path) -> None:
-    made, end = await archived(stores, tmp_path)
+    made, _ = await archived(stores, tmp_path)
     first, _ = await in_thread(made.url, ("topic", "storeTimestamp"))
     times = sorted(row["storeTimestamp"] for row in first)
     begin, past = times[len(times) // 2], times[len(times) // 2 + 20]
@@ -144,7 +144,7 @@ async def test_messages_that_are_not_archived_are_no_rows(stores: Stores, tmp_pa
 
 async def test_what_cannot_be_read_is_refused_by_name(stores: Stores, tmp_path: Path) -> None:
     made, _ = await archived(stores, tmp_path)
-    with pytest.raises(ConfigError, match="no archive has the topic 'Order'.*Orders"):
+    with pytest.raises(ConfigError, match=r"no archive has the topic 'Order'.*Orders"):
         await in_thread(made.url, subscribe="Order")
     with pytest.raises(ConfigError, match="archives and store directories"):
         read_options({"path": f"{made.url},{tmp_path}/store"})
