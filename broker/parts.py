@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from acl.peer_identity import BROKER
+from broker.archive.archive_reads import ArchiveReads
 from broker.archive.archive_service import ArchiveService
 from broker.auth.access_control import AccessControl, server_account
 from broker.auth.replica_identity import credentials
@@ -96,6 +97,7 @@ from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.routes import Route, RouteTable
 from sprocket.remoting.rpc_latency import RpcLatency
 from store.message_store import MessageStore
+from store.tier.archive_view import ArchiveView
 from store.tier.tiered_reads import TieredReads
 from store.timer.timer_message_store import TimerMessageStore
 
@@ -224,6 +226,7 @@ def build(
         *pops.services,
         *upkeep_services(core, brokers, retention),
         ArchiveService(core, process.archive, process.epochs, holds_lease),
+        ArchiveReads(core.tier),
         core.ids,
         traffic,
         pulls.cold,
@@ -275,6 +278,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
     account = server_account(config.broker)
     table = QuotaTable(environment.file("quotas.json"), clock, config.plan_version)
     quotas = Quotas(table, clock, None if account is None else account.access_key)
+    view = None if process.archive is None else ArchiveView(process.archive)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),
@@ -284,7 +288,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
         client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock, mappings.by_name),
-        tier=TieredReads(lambda: config.store, store, clock, None),
+        tier=TieredReads(lambda: config.store, store, clock, view),
     )  # fmt: skip
 
 

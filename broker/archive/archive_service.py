@@ -50,8 +50,6 @@ class ArchiveService(Service):
         self._log = ArchivedLog(core)
         self._task: asyncio.Task[None] | None = None
         self.figures_now = ArchiveFigures()
-        # Called with each manifest that was read back, before the local disk may drop what it names.
-        self.on_manifest: list[Callable[[Manifest], None]] = []
         # Until the manifest was read, nothing is known to be archived.
         core.store.cleaner.keep_until_archived(None if archive is None else 0)
 
@@ -108,9 +106,9 @@ class ArchiveService(Service):
                 if not is_claimed:
                     await writer.claim()
                     is_claimed = True
-                    self._note(writer.manifest, writer.uploaded_messages)
+                    await self._note(writer.manifest, writer.uploaded_messages)
                 is_busy = await writer.step(core.config.store.tiered_store_delete_file_interval / 1000)
-                self._note(writer.manifest, writer.uploaded_messages)
+                await self._note(writer.manifest, writer.uploaded_messages)
                 if is_busy or core.clock.monotonic() >= tables_due_s:
                     await writer.save_tables()
                     tables_due_s = core.clock.monotonic() + _TABLES_S
@@ -127,10 +125,10 @@ class ArchiveService(Service):
             if not is_busy:
                 await pause(_IDLE_S)
 
-    def _note(self, manifest: Manifest, uploaded_messages: int) -> None:
+    async def _note(self, manifest: Manifest, uploaded_messages: int) -> None:
+        # First readers know where a message is, then the disk may drop it.
+        await self._core.tier.adopt(manifest)
         self.figures_now.note(manifest, uploaded_messages)
-        for listener in self.on_manifest:
-            listener(manifest)
         self._core.store.cleaner.keep_until_archived(manifest.uploaded_end)
 
     # A slave
@@ -140,9 +138,10 @@ class ArchiveService(Service):
             try:
                 found = await archive.get(NAME, MAX_BYTES)
                 manifest = await asyncio.to_thread(decode, found.content)
-                self._note(manifest, 0)
+                await self._note(manifest, 0)
                 self._succeeded()
             except NotFound:
+                self._core.tier.nothing_archived()
                 self._succeeded()
             except StoreError as error:
                 self._failed(error)

@@ -1,20 +1,16 @@
 """What a reader knows of the archive: its newest manifest, and the queues in it.
 
-The master's uploads `adopt` each manifest before anything is deleted locally, so no message is in neither place for a
-reader.  Others look for a newer one with `refresh`.
+A broker adopts each manifest before anything is deleted locally, so for a reader no message is in neither place.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Final
 
-from store.tier.manifest import MAX_BYTES, NAME, Manifest, QueueRange, SegmentEntry, decode, empty
-from store.tier.object_store import NotFound, ObjectStore, Version
+from store.tier.manifest import Manifest, QueueRange, SegmentEntry, empty
+from store.tier.object_store import ObjectStore
 from store.tier.queue_ranges import QueueRanges
 from store.tier.segment_object import Footer, open_footer
-
-logger = logging.getLogger(__name__)
 
 _FOOTERS_AT_ONCE: Final = 8
 
@@ -25,9 +21,10 @@ class ArchiveView:
     def __init__(self, objects: ObjectStore, cluster: str = "", broker: str = "") -> None:
         self.objects = objects
         self.ranges = QueueRanges(empty(cluster, broker, 1, 0), {})
+        # Whether the manifest was read, and all its queues are known.  Before, nobody can say what is not there.
+        self.is_known = False
         # Queues of the segments that have more than the manifest lists, by key.
         self._listed: dict[str, Sequence[QueueRange]] = {}
-        self._version: Version | None = None
         self._listing = asyncio.Lock()
 
     @property
@@ -42,21 +39,6 @@ class ArchiveView:
         keys = {segment.key for segment in manifest.segments}
         self._listed = {key: queues for key, queues in self._listed.items() if key in keys}
         self.ranges = QueueRanges(manifest, self._listed)
-
-    async def refresh(self) -> bool:
-        """Look for a newer manifest; return whether there is one.  Raises an `ObjectStoreError`."""
-        try:
-            info = await self.objects.head(NAME)
-            if info.version == self._version:
-                return False
-            found = await self.objects.get(NAME, MAX_BYTES)
-        except NotFound:
-            return False
-        manifest = await asyncio.to_thread(decode, found.content)
-        self._version = found.version
-        is_newer = manifest.number > self.manifest.number
-        self.adopt(manifest)
-        return is_newer
 
     async def list_queues(self) -> None:
         """Ask the footers of segments whose queues the manifest does not list.  Raises an `ObjectStoreError`."""

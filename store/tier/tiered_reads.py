@@ -23,6 +23,7 @@ from store.queue.get_result import Boundary, GetResult, GetStatus
 from store.tier.archive_view import ArchiveView
 from store.tier.block_cache import BlockCache
 from store.tier.fetches import Fetches, FetchLimits
+from store.tier.manifest import Manifest
 from store.tier.object_store import Damaged, ObjectStoreError, Unavailable
 from store.tier.queue_reads import ReadLimits, Run, TierRead, following, messages, offset_by_time, store_time
 from store.tier.read_ahead import ReadAhead
@@ -96,6 +97,18 @@ class TieredReads:
             task.cancel()
         self.fetches.close()
 
+    async def adopt(self, manifest: Manifest) -> None:
+        """Read by a newer manifest from now on.  Raises an `ObjectStoreError` if a footer that it needs is not read."""
+        if self._view is not None and not (self._view.is_known and manifest.number == self._view.manifest.number):
+            self._view.adopt(manifest)
+            await self._view.list_queues()
+            self._view.is_known = True
+
+    def nothing_archived(self) -> None:
+        """Note that there is no archive yet."""
+        if self._view is not None:
+            self._view.is_known = True
+
     # Which reads
 
     def serves(self, topic: str, queue_id: int, offset: int) -> bool:
@@ -103,10 +116,12 @@ class TieredReads:
         if self._view is None:
             return False
         level, store = self._config().tiered_storage_level, self._store
-        if level is TieredStorageLevel.DISABLE or (topic, queue_id) not in self._view.ranges:
+        if level is TieredStorageLevel.DISABLE or not self._may_have(topic, queue_id):
             return False
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         is_gone = offset < low or low == high
+        if not self._view.is_known:
+            return 0 <= offset < high and is_gone
         if not is_gone and level is TieredStorageLevel.NOT_IN_MEM:
             entry = store.entry(topic, queue_id, offset)
             is_gone = entry is not None and not store.is_in_memory(entry[0])
@@ -116,6 +131,10 @@ class TieredReads:
             0 <= offset < high
             and self._view.ranges.piece_at(topic, queue_id, offset, self._clock.wall_ms()) is not None
         )
+
+    def _may_have(self, topic: str, queue_id: int) -> bool:
+        """Return whether the archive has messages of a queue, or it is not known yet what it has."""
+        return (topic, queue_id) in self._archive.ranges or not self._archive.is_known
 
     @property
     def forces(self) -> bool:
@@ -151,7 +170,7 @@ class TieredReads:
 
     def read_now(self, read: TierRead, ready: Callable[[], None]) -> GetResult | None:
         """Return messages that are in memory.  If there are none yet, load them, and call `ready` then."""
-        found = self._steps.run_now(self._messages(read))
+        found = self._steps.run_now(self._messages(read)) if self._archive.is_known else None
         if found is not None:
             return self._noted(read, *found)
         key = read.group, read.topic, read.queue_id
@@ -179,6 +198,8 @@ class TieredReads:
         """Return the messages of a read; MESSAGE_WAS_REMOVING, which stands for: try again, if the store fails."""
         began_s = self._clock.monotonic()
         try:
+            if not self._archive.is_known:
+                raise Unavailable("the manifest of the archive was not read yet")
             return self._noted(read, *await self._timely(read.group, self._messages(read)))
         except Damaged as error:
             self._note_failure(read, error)

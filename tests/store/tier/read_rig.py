@@ -91,10 +91,9 @@ def without_segments(stores: Stores, store: MessageStore, count: int) -> Message
 
 async def tiered(stores: Stores, store: MessageStore, objects: ObjectStore, manifest: Manifest) -> TieredReads:
     """Return the reads of a broker with this store."""
-    view = ArchiveView(objects)
-    view.adopt(manifest)
-    await view.list_queues()
-    return TieredReads(lambda: stores.config, store, stores.clock, view)
+    reads = TieredReads(lambda: stores.config, store, stores.clock, ArchiveView(objects))
+    await reads.adopt(manifest)
+    return reads
 
 
 async def answer(reads: TieredReads, read: TierRead) -> GetResult:

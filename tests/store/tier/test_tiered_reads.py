@@ -13,6 +13,7 @@ from store.queue.logic_queue import QueueType
 from store.queue.queue_reader import MessageFilter
 from store.record.record import Record, decode
 from store.tier import tiered_reads
+from store.tier.archive_view import ArchiveView
 from store.tier.manifest import Manifest
 from store.tier.object_store import Damaged, Unavailable
 from store.tier.queue_reads import TierRead
@@ -162,6 +163,20 @@ async def test_damage_in_the_archive_is_refused_by_name(stores: Stores) -> None:
     made.objects.fault = lambda key: Damaged(f"{key}: not what was written there")
     with pytest.raises(Damaged, match="segments/0-0-test-0"):
         await answer(made.reads, TierRead("group", "Orders", 0, 3, 32, 1 << 20, None))
+
+
+async def test_before_the_manifest_is_known_no_group_is_moved_past_what_the_archive_may_have(stores: Stores) -> None:
+    made = await rig(stores)
+    reads = TieredReads(lambda: stores.config, made.store, stores.clock, ArchiveView(made.objects))
+    low = made.store.min_offset("Orders", 0)
+    assert (reads.serves("Orders", 0, low - 1), reads.serves("Orders", 0, low)) == (True, False)
+    result = await answer(reads, TierRead("group", "Orders", 0, 3, 32, 1 << 20, None))
+    assert (result.status, result.next_offset) == (GetStatus.MESSAGE_WAS_REMOVING, 3)
+    ready = asyncio.Event()
+    assert reads.read_now(TierRead("group", "Orders", 0, 3, 32, 1 << 20, None), ready.set) is None
+    await reads.adopt(made.manifest)
+    await ready.wait()
+    assert (await answer(reads, TierRead("group", "Orders", 0, 3, 32, 1 << 20, None))).status is GetStatus.FOUND
 
 
 async def test_a_pop_gets_what_is_loaded_and_is_told_when_more_is(stores: Stores) -> None:
