@@ -1,7 +1,7 @@
 """Reads of a queue's messages from the archive, in steps: what `store.queue.queue_reader` is for the log."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,8 +21,6 @@ from store.tier.steps import Steps, Wanted, content_of, footer_of
 Offsets = npt.NDArray[np.int64]
 # Log blocks that one read looks into, so that a filter which matches little answers now and then.
 _MAX_BLOCKS: Final = 8
-# Entries whose places are looked up for reading ahead.
-_AHEAD_ENTRIES: Final = 64 * 1024
 
 
 class TierRead(NamedTuple):
@@ -51,29 +49,42 @@ class ReadLimits(NamedTuple):
     max_offset: int
 
 
-@dataclass(frozen=True, slots=True)
 class Run:
-    """Entries of a queue that are in one run of a segment; the i-th is of `counts[i]` messages from `starts[i]` on."""
+    """Entries of a queue that are in one run of a segment: `units`, in order, each of one message or of a batch."""
 
-    piece: Piece
-    footer: Footer
-    run: QueueRun
-    units: Entries
-    starts: Offsets
-    counts: Offsets
+    __slots__ = ("_batches", "footer", "piece", "run", "units")
 
-    @property
-    def end(self) -> int:
-        """Queue offset after the run."""
-        return self.run.end
+    def __init__(self, piece: Piece, footer: Footer, run: QueueRun, units: Entries) -> None:
+        self.piece, self.footer, self.run, self.units = piece, footer, run, units
+        # First offset and number of messages of each batch.
+        self._batches: tuple[Offsets, Offsets] | None = None
+        if run.is_batch:
+            self._batches = units["base_offset"].astype(np.int64), units["batch_size"].astype(np.int64)
 
     def first_at(self, offset: int) -> int:
         """Return the number of the first entry with a message at or after `offset`."""
-        return int(np.searchsorted(self.starts + self.counts, offset, "right"))
+        if self._batches is None:
+            return max(0, offset - self.run.first)
+        starts, counts = self._batches
+        return int(np.searchsorted(starts + counts, offset, "right"))
 
-    def places(self) -> Offsets:
-        """Return the physical offset of each record."""
-        return self.units["physical_offset"].astype(np.int64)
+    def offset_of(self, number: int) -> int:
+        """Return the first queue offset of an entry; the run's end after the last one."""
+        if number >= len(self.units):
+            return self.run.end
+        return self.run.first + number if self._batches is None else int(self._batches[0][number])
+
+    def end_of(self, number: int) -> int:
+        """Return the queue offset after an entry's messages."""
+        return self.offset_of(number) + (1 if self._batches is None else int(self._batches[1][number]))
+
+    def counts_of(self, numbers: Offsets) -> Offsets:
+        """Return how many messages each entry has."""
+        return np.ones(len(numbers), np.int64) if self._batches is None else self._batches[1][numbers]
+
+    def place_of(self, number: int) -> int:
+        """Return the physical offset of an entry's record."""
+        return int(self.units["physical_offset"][number])
 
     def block_at(self, physical_offset: int) -> LogBlock:
         """Return the log block of a record.  Raises `Damaged` if there is none."""
@@ -88,16 +99,27 @@ def run_at(piece: Piece, topic: str, queue_id: int, offset: int) -> Steps[Run | 
     footer = yield from footer_of(piece.segment)
     for run in footer.runs_of(topic, queue_id):
         if run.end > offset:
-            raw = yield from content_of(piece.segment, footer.queues[run.block])
-            units = units_in(run, raw)
-            if run.is_batch:
-                starts = units["base_offset"].astype(np.int64)
-                counts = units["batch_size"].astype(np.int64)
-            else:
-                starts = np.arange(run.first, run.end)
-                counts = np.ones(run.count, np.int64)
-            return Run(piece, footer, run, units, starts, counts)
+            likely = tuple(Wanted(piece.segment, block) for block in _likely_blocks(footer, run, offset))
+            raw = yield from content_of(piece.segment, footer.queues[run.block], likely)
+            return Run(piece, footer, run, units_in(run, raw))
     return None
+
+
+def _likely_blocks(footer: Footer, run: QueueRun, offset: int) -> list[LogBlock]:
+    """Return the log block that probably has a message, so that it is on its way while the queue's entries are.
+
+    The records of a run are in the blocks written before its queue block, and after the queue block before that one;
+    the messages of a queue are guessed to come evenly.
+    """
+    position = footer.queues[run.block].position
+    before = max((block.position for block in footer.queues if block.position < position), default=0)
+    # Several queue blocks in a row belong to the same part of the log.
+    first = bisect_left(footer.log, before, key=lambda one: one.block.position)
+    past = bisect_left(footer.log, position, key=lambda one: one.block.position)
+    if first == past:
+        first = 0
+    share = (max(offset, run.first) - run.first) / max(1, run.end - run.first)
+    return footer.log[first:past][int((past - first) * share) :][:1]
 
 
 def messages(
@@ -119,18 +141,16 @@ def messages(
 
 def following(ranges: QueueRanges, run: Run, offset: int, now_ms: int, most: int) -> Iterator[Wanted]:
     """Yield up to `most` parts that reads of the same queue from `offset` on need, in their order."""
-    segment, number = run.piece.segment, run.first_at(offset)
-    places = run.places()[number : number + _AHEAD_ENTRIES]
-    at = 0
-    while at < len(places) and most > 0:
-        block = run.block_at(int(places[at]))
+    segment, number, end = run.piece.segment, run.first_at(offset), len(run.units)
+    while number < end and most > 0:
+        block = run.block_at(run.place_of(number))
         yield Wanted(segment, block)
-        at += int(np.searchsorted(places[at:], block.end))
+        number = bisect_left(range(end), block.end, number, key=run.place_of)
         most -= 1
     if most <= 0:
         return
     topic, queue_id = run.footer.topics[run.run.topic], run.run.queue_id
-    later = next((one for one in run.footer.runs_of(topic, queue_id) if one.first >= run.end), None)
+    later = next((one for one in run.footer.runs_of(topic, queue_id) if one.first >= run.run.end), None)
     if later is not None:
         yield Wanted(segment, run.footer.queues[later.block])
         return
@@ -155,11 +175,11 @@ def _taken(run: Run, first: int, read: TierRead, limits: ReadLimits) -> Steps[Ge
         chosen = np.flatnonzero(matches(units["tags_code"].astype(np.int64)))
     places, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
     found = _Found(limit, min(read.max_bytes, limits.max_bytes))
-    next_offset = run.end if past == len(run.units) else int(run.starts[past])
+    next_offset = run.offset_of(past)
     at = blocks = 0
     while at < len(chosen):
         if blocks == _MAX_BLOCKS:
-            next_offset = int(run.starts[first + chosen[at]])
+            next_offset = run.offset_of(first + int(chosen[at]))
             break
         block = run.block_at(int(places[chosen[at]]))
         numbers = chosen[at : at + int(np.searchsorted(places[chosen[at:]], block.end))]
@@ -169,14 +189,12 @@ def _taken(run: Run, first: int, read: TierRead, limits: ReadLimits) -> Steps[Ge
         if isinstance(matches, RecordFilter):
             left = limit - found.count
             numbers = numbers[matches.wanted(content, places[numbers] - block.start, sizes[numbers], left)]
-        for number in numbers.tolist():
-            start, count = int(run.starts[first + number]), int(run.counts[first + number])
-            if not found.takes(content, int(places[number]) - block.start, int(sizes[number]), count):
-                next_offset, at = start, len(chosen)
-                break
-            if found.count >= limit:
-                next_offset, at = start + count, len(chosen)
-                break
+        taken = found.take(content, places[numbers] - block.start, sizes[numbers], run.counts_of(first + numbers))
+        if taken < len(numbers) or found.count >= limit:
+            last = first + int(numbers[taken - 1])
+            is_cut = taken < len(numbers) and found.count < limit
+            next_offset = run.offset_of(first + int(numbers[taken])) if is_cut else run.end_of(last)
+            break
     status = GetStatus.FOUND if found.count else GetStatus.NO_MATCHED_MESSAGE
     return GetResult(
         status, next_offset, limits.min_offset, limits.max_offset, found.slices, found.count, found.size_bytes, False
@@ -189,27 +207,37 @@ class _Found:
     def __init__(self, max_messages: int, max_bytes: int) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
-        self._content: memoryview | None = None
-        self._begin = self._end = 0
         self.slices: list[memoryview] = []
         self.count = 0
         self.size_bytes = 0
 
-    def takes(self, content: memoryview, position: int, size: int, count: int) -> bool:
-        """Add a record with `count` messages unless a limit forbids it; the first record always has room."""
-        if self.count and (self.size_bytes + size > self._max_bytes or self.count + count > self._max_messages):
-            return False
-        if position < 0 or size <= 0 or position + size > len(content):
-            raise Damaged(f"a queue names a record of {size} bytes at byte {position} of a block of {len(content)}")
-        if content is self._content and position == self._end:
-            self.slices[-1] = content[self._begin : position + size]
-        else:
-            self._content, self._begin = content, position
-            self.slices.append(content[position : position + size])
-        self._end = position + size
-        self.count += count
-        self.size_bytes += size
-        return True
+    def take(self, content: memoryview, positions: Offsets, sizes: Offsets, counts: Offsets) -> int:
+        """Add records at `positions` of a block, each with some messages, and return how many had room.
+
+        The first record of the read always has.  Raises `Damaged` for one that is not within the block.
+        """
+        if not len(positions):
+            return 0
+        ends = positions + sizes
+        if positions.min() < 0 or sizes.min() <= 0 or ends.max() > len(content):
+            raise Damaged(f"a queue names a record outside of its block of {len(content)} bytes")
+        all_bytes, all_counts = np.cumsum(sizes), np.cumsum(counts)
+        taken = min(
+            int(np.searchsorted(all_bytes, self._max_bytes - self.size_bytes, "right")),
+            int(np.searchsorted(all_counts, self._max_messages - self.count, "right")),
+        )
+        if not self.count:
+            taken = max(1, taken)
+        if not taken:
+            return 0
+        borders = np.flatnonzero(positions[1:taken] != ends[: taken - 1]).tolist()
+        begins, stops = [0, *(one + 1 for one in borders)], [*borders, taken - 1]
+        self.slices += [
+            content[int(positions[begin]) : int(ends[stop])] for begin, stop in zip(begins, stops, strict=True)
+        ]
+        self.count += int(all_counts[taken - 1])
+        self.size_bytes += int(all_bytes[taken - 1])
+        return taken
 
 
 # Times
@@ -256,11 +284,11 @@ def offset_by_time(
                 else:
                     high = middle
             if low == len(run.units):
-                before = run.end - 1  # store times step back
+                before = run.run.end - 1  # store times step back
             elif not is_upper:
-                return int(run.starts[low])
+                return run.offset_of(low)
             else:
-                return int(run.starts[low - 1]) if low else before
+                return run.offset_of(low - 1) if low else before
     return before if is_upper else None
 
 

@@ -21,10 +21,11 @@ _FOOTER_GROWTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A part of a segment's object; `part` is None for its footer."""
+    """A part of a segment's object; `part` is None for its footer.  `likely` are what is probably needed after it."""
 
     segment: SegmentEntry
     part: LogBlock | Block | None
+    likely: "tuple[Wanted, ...]" = ()
 
     @property
     def position(self) -> int:
@@ -72,9 +73,9 @@ def footer_of(segment: SegmentEntry) -> Steps[Footer]:
     return footer
 
 
-def content_of(segment: SegmentEntry, part: LogBlock | Block) -> Steps[bytes]:
-    """Return the content of a block."""
-    content = yield Wanted(segment, part)
+def content_of(segment: SegmentEntry, part: LogBlock | Block, likely: tuple[Wanted, ...] = ()) -> Steps[bytes]:
+    """Return the content of a block; `likely` are loaded beside it if it is not in memory."""
+    content = yield Wanted(segment, part, likely)
     assert isinstance(content, bytes)
     return content
 
@@ -116,6 +117,9 @@ class StepReads:
         return self._fetches.ahead(reader, wanted.key, wanted.memory_bytes, self._load(wanted))
 
     async def _block(self, reader: str, wanted: Wanted) -> Cached:
+        if wanted.likely and wanted.key not in self._cache:
+            for one in wanted.likely:
+                self.ahead(reader, one)
         return await self._fetches.block(reader, wanted.key, wanted.memory_bytes, self._load(wanted))
 
     def _load(self, wanted: Wanted) -> Load:

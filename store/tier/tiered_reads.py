@@ -166,6 +166,11 @@ class TieredReads:
 
     def read(self, read: TierRead, respond: Respond, refuse: Refuse) -> None:
         """Read messages, then call `respond`; `refuse` with what makes the read impossible: damage in the archive."""
+        if self._archive.is_known:
+            found = self._steps.run_now(self._messages(read))
+            if found is not None:
+                respond(self._noted(read, *found))
+                return
         self._spawn(self._read(read, respond, refuse))
 
     def read_now(self, read: TierRead, ready: Callable[[], None]) -> GetResult | None:
@@ -236,12 +241,18 @@ class TieredReads:
         self.messages += result.message_count
         stream = read.group, read.topic, read.queue_id
         most = self._ahead.blocks_after(stream, read.offset, result.next_offset)
-        if run is not None and most and self._config().read_ahead_cache_enable:
+        if run is not None and most and self._config().read_ahead_cache_enable and self._is_new(stream, run, result):
             now_ms = self._clock.wall_ms()
             for wanted in following(self._archive.ranges, run, result.next_offset, now_ms, most + 1):
                 if not self._steps.ahead(read.group, wanted):
                     break
         return result
+
+    def _is_new(self, stream: tuple[str, str, int], run: Run, result: GetResult) -> bool:
+        """Return whether a stream has come to another block, so that there is something to load ahead."""
+        number = run.first_at(result.next_offset)
+        place = run.block_at(run.place_of(number)).start if number < len(run.units) else run.piece.end
+        return self._ahead.is_new(stream, place)
 
     def _note_failure(self, read: TierRead, error: StoreError) -> None:
         self.failed_reads += 1
