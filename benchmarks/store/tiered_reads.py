@@ -1,6 +1,6 @@
 """How fast messages come back from an object store of known latency and bandwidth, beside the store itself.
 
-    python -m benchmarks.store.tiered_reads [--messages 120000] [--latency-ms 30] [--mib-s 100] [--topics 1] [--rounds 3]
+    python -m benchmarks.store.tiered_reads [--messages 120000] [--latency-ms 30] [--mib-s 100] [--topics 1]
 
 A log is archived into memory, and a consumer reads a queue from its first message on in pulls of 32 messages.  The
 object store answers each request after the latency, and all requests share the bandwidth.  The control asks the same
@@ -123,15 +123,17 @@ async def run(args: argparse.Namespace, root: Path) -> None:
             lambda: store.config, cast(MessageStore, Drained(store)), SystemClock(), ArchiveView(objects)
         )
         await reads.adopt(manifest)
+        began_s = time.process_time()
         first, whole, size_bytes = await consumed(reads, end)
-        rows.append((raw_first * 1e3, first * 1e3, raw_all, whole, size_bytes))
-    store_first, first, raw_all, whole, size_bytes = map(statistics.median, zip(*rows, strict=True))
+        rows.append((raw_first * 1e3, first * 1e3, raw_all, whole, size_bytes, time.process_time() - began_s))
+    store_first, first, raw_all, whole, size_bytes, cpu_s = map(statistics.median, zip(*rows, strict=True))
     print(f"latency {args.latency_ms} ms, {args.mib_s} MiB/s, {args.topics} topics, {len(manifest.segments)} segments")
     print(f"first byte of the store  {store_first:8.1f} ms")
     print(f"first message            {first:8.1f} ms   {first - store_first:+.1f} ms")
     print(f"all blocks, store        {raw_all:8.2f} s")
     print(
-        f"all messages             {whole:8.2f} s    {raw_all / whole:.0%} of the store; {size_bytes / whole / 1e6:.0f} MB/s"
+        f"all messages             {whole:8.2f} s    {raw_all / whole:.0%} of the store; "
+        f"{size_bytes / whole / 1e6:.0f} MB/s, {cpu_s:.2f} s of CPU"
     )
     store.shutdown()
 

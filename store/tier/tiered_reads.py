@@ -99,10 +99,14 @@ class TieredReads:
 
     async def adopt(self, manifest: Manifest) -> None:
         """Read by a newer manifest from now on.  Raises an `ObjectStoreError` if a footer that it needs is not read."""
-        if self._view is not None and not (self._view.is_known and manifest.number == self._view.manifest.number):
-            self._view.adopt(manifest)
-            await self._view.list_queues()
-            self._view.is_known = True
+        view = self._view
+        if view is None:
+            return
+        if not view.is_known or manifest.number != view.manifest.number:
+            view.adopt(manifest)
+        # Also those of an earlier call that failed.
+        await view.list_queues()
+        view.is_known = True
 
     def nothing_archived(self) -> None:
         """Note that there is no archive yet."""
