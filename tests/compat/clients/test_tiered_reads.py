@@ -1,0 +1,84 @@
+"""Messages that only S3 has (moto's server), read by RocketMQ's Java client and by ours."""
+
+import asyncio
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.server import Broker
+from sprocket import ConsumeFrom, Consumer
+from store.tier.open_archive import open_archive
+from store.tier.remote_store import Access
+from tests.broker.group_rig import Cluster, cluster
+from tests.compat.java_client import mqadmin
+from tests.waiting import until
+
+TOPIC = "Orders"
+SEGMENT_BYTES = 16 * 1024
+COUNT = 120
+
+
+@pytest.fixture
+def s3() -> Iterator[str]:
+    """The address of a server that speaks S3, with a bucket."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT")).read()
+    yield endpoint
+    server.stop()
+
+
+async def drained(group: Cluster, fields: dict[str, Any], endpoint: str) -> Broker:
+    """Return a broker whose first messages are in S3 alone: it stopped, its segments went, and it started again."""
+    broker = await group.start("broker-a", store=fields)
+    client = group.client(broker)
+    for number in range(COUNT):
+        await client.send(b"body %d;" % number * 60, topic=TOPIC, KEYS=f"k{number}")
+    whole = broker.store.wrote_offset // SEGMENT_BYTES * SEGMENT_BYTES
+    access = Access(endpoint=endpoint, access_key="key", secret_key="secret", region="us-east-1")
+    uploaded = 0
+    async with asyncio.timeout(60):
+        while uploaded < whole:
+            await asyncio.sleep(0.1)
+            try:
+                uploaded = (await open_archive("s3://bucket", access)).manifest.uploaded_end
+            except Exception:
+                continue
+    await group.stop("broker-a")
+    for path in sorted((group.root / "broker-a-0" / "store" / "commitlog").iterdir())[:3]:
+        path.unlink()
+    broker = await group.start("broker-a", store=fields)
+    assert broker.store.min_offset(TOPIC, 0) > 10
+    return broker
+
+
+async def test_java_and_python_consumers_read_from_the_first_message_on(s3: str, tmp_path: Path, java: None) -> None:
+    fields = {
+        "mapped_file_size_commit_log": SEGMENT_BYTES, "flush_interval_commit_log": 5, "object_store_bucket": "bucket",
+        "object_store_endpoint": s3, "object_store_access_key": "key", "object_store_secret_key": "secret",
+    }  # fmt: skip
+    expected = [f"body {number};" for number in range(COUNT)]
+    async with cluster(tmp_path) as group:
+        broker = await drained(group, fields, s3)
+        name_server = f"127.0.0.1:{group.name_server.port}"
+        await until(lambda: bool(group.members("broker-a")))
+        await until(lambda: broker.store.min_offset(TOPIC, 0) > 10)
+        result = await asyncio.to_thread(
+            mqadmin, tmp_path / "home", "consumeMessage", "-n", name_server, "-t", TOPIC, "-b", "broker-a", "-i", "0",
+            "-o", "0", "-c", str(COUNT),
+        )  # fmt: skip
+        found = re.findall(r"BODY: (body \d+;)", result.stdout)
+        assert found == expected, result.stdout[-2000:] + result.stderr[-2000:]
+        got: list[str] = []
+        async with Consumer("readers", [TOPIC], name_server, consume_from=ConsumeFrom.FIRST) as consumer:
+            async for message in consumer:
+                got.append(message.body.decode()[: message.body.index(b";") + 1])
+                if len(got) >= COUNT:
+                    break
+        assert sorted(got) == sorted(expected)
