@@ -32,16 +32,25 @@ class ArchiveView:
         """The newest manifest that is known."""
         return self.ranges.manifest
 
-    def adopt(self, manifest: Manifest) -> None:
-        """Read by `manifest` from now on, unless a newer one is known."""
-        if manifest.number < self.manifest.number:
-            return
+    async def adopt(self, manifest: Manifest) -> None:
+        """Read by `manifest` from now on.  Raises an `ObjectStoreError` if a footer that this needs cannot be read."""
+        if not self.is_known or manifest.number != self.manifest.number:
+            self._replace(manifest)
+        # Also what an earlier call could not read.
+        await self._list_queues()
+        self.is_known = True
+
+    def nothing_archived(self) -> None:
+        """Note that there is no manifest yet."""
+        self.is_known = True
+
+    def _replace(self, manifest: Manifest) -> None:
         keys = {segment.key for segment in manifest.segments}
         self._listed = {key: queues for key, queues in self._listed.items() if key in keys}
         self.ranges = QueueRanges(manifest, self._listed)
 
-    async def list_queues(self) -> None:
-        """Ask the footers of segments whose queues the manifest does not list.  Raises an `ObjectStoreError`."""
+    async def _list_queues(self) -> None:
+        """Ask the footers of segments whose queues the manifest does not list."""
         async with self._listing:
             missing = [one for one in self.manifest.segments if one.queues is None and one.key not in self._listed]
             for at in range(0, len(missing), _FOOTERS_AT_ONCE):

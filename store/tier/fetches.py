@@ -40,7 +40,7 @@ class Fetches:
 
     def __init__(self, cache: BlockCache, limits: FetchLimits) -> None:
         self._cache = cache
-        self.limits = limits
+        self._limits = limits
         self._flights: dict[BlockKey, asyncio.Task[Cached]] = {}
         self._readers: dict[str, _Reader] = {}
         self.failures = 0
@@ -75,6 +75,10 @@ class Fetches:
         self._begin(reader, key, size_bytes, load)
         return True
 
+    def configure(self, limits: FetchLimits) -> None:
+        """Change the limits."""
+        self._limits = limits
+
     def close(self) -> None:
         """Cancel all loads."""
         for flight in list(self._flights.values()):
@@ -97,11 +101,11 @@ class Fetches:
         state = self._readers.setdefault(reader, _Reader())
         await self._turn(state, size_bytes)
         try:
-            async with asyncio.timeout(self.limits.timeout_s):
+            async with asyncio.timeout(self._limits.timeout_s):
                 block = await load()
         except TimeoutError as error:
             raise Unavailable(
-                f"{key.object_key}: no answer from the object store for {self.limits.timeout_s:g} s"
+                f"{key.object_key}: no answer from the object store for {self._limits.timeout_s:g} s"
             ) from error
         finally:
             state.loads -= 1
@@ -117,7 +121,7 @@ class Fetches:
     def _has_room(self, state: _Reader, size_bytes: int) -> bool:
         if not state.loads:
             return True
-        return state.loads < self.limits.max_loads and state.size_bytes + size_bytes <= self.limits.max_bytes
+        return state.loads < self._limits.max_loads and state.size_bytes + size_bytes <= self._limits.max_bytes
 
     async def _turn(self, state: _Reader, size_bytes: int) -> None:
         """Wait until the reader may have one more load, and count that."""

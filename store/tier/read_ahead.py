@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from typing import Final
 
 # Readers that are remembered; one that was forgotten begins again without blocks ahead.
-_MAX_STREAMS: Final = 10_000
+MAX_STREAMS: Final = 10_000
 
 
 class ReadAhead:
@@ -31,7 +31,7 @@ class ReadAhead:
         expected, ahead, place = self._streams.pop(stream, (-1, 0, None))
         grown = min(max(1, 2 * ahead), self._max_blocks) if begin == expected else 0
         self._streams[stream] = end, grown, None if grown != ahead else place
-        if len(self._streams) > _MAX_STREAMS:
+        if len(self._streams) > MAX_STREAMS:
             self._streams.popitem(last=False)
         return grown
 

@@ -88,7 +88,7 @@ class TieredReads:
         """Obey changed keys."""
         settings = self._config()
         self.cache.resize(settings.tiered_store_read_cache_size)
-        self.fetches.limits = _limits(settings)
+        self.fetches.configure(_limits(settings))
         self._ahead.resize(settings.read_ahead_message_size_threshold // _BLOCK_BYTES)
 
     def close(self) -> None:
@@ -99,19 +99,13 @@ class TieredReads:
 
     async def adopt(self, manifest: Manifest) -> None:
         """Read by a newer manifest from now on.  Raises an `ObjectStoreError` if a footer that it needs is not read."""
-        view = self._view
-        if view is None:
-            return
-        if not view.is_known or manifest.number != view.manifest.number:
-            view.adopt(manifest)
-        # Also those of an earlier call that failed.
-        await view.list_queues()
-        view.is_known = True
+        if self._view is not None:
+            await self._view.adopt(manifest)
 
     def nothing_archived(self) -> None:
         """Note that there is no archive yet."""
         if self._view is not None:
-            self._view.is_known = True
+            self._view.nothing_archived()
 
     # Which reads
 

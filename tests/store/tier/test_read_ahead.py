@@ -1,7 +1,6 @@
 """How much is loaded ahead of a reader."""
 
-from store.tier import read_ahead
-from store.tier.read_ahead import ReadAhead
+from store.tier.read_ahead import MAX_STREAMS, ReadAhead
 
 
 def test_a_read_that_goes_on_gets_twice_as_many_blocks_each_time_up_to_the_limit() -> None:
@@ -25,6 +24,6 @@ def test_readers_do_not_count_for_each_other() -> None:
 
 def test_a_bounded_number_of_readers_is_remembered() -> None:
     ahead = ReadAhead(8)
-    for number in range(read_ahead._MAX_STREAMS + 5):
+    for number in range(MAX_STREAMS + 5):
         ahead.blocks_after(number, 0, 1)
-    assert len(ahead) == read_ahead._MAX_STREAMS
+    assert len(ahead) == MAX_STREAMS
