@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from acl.tokens.verification_keys import ALGORITHMS, HS256
 from sprocket.common.errors import ConfigError
 from sprocket_cli.client_session import HELP, WrongUsage, json_option, namesrv_option, print_json, with_admin
 from sprocket_cli.mqadmin.options import Target, target_options
@@ -22,7 +23,6 @@ from sprocket_cli.mqadmin.options import Target, target_options
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
 
-_ALGORITHMS: Final = ("HS256", "RS256", "ES256", "EdDSA")
 _ID_BYTES: Final = 12
 _MAX_KEY_BYTES: Final = 1 << 16
 _MODE: Final = 0o600
@@ -40,7 +40,7 @@ def keys() -> None:
 
 @keys.command("create")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--algorithm", type=click.Choice(_ALGORITHMS), default="ES256", show_default=True)
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="ES256", show_default=True)
 @click.option("--key-id", help="Name of the key in tokens (kid); random without it.")
 def create_keys(directory: Path, algorithm: str, key_id: str | None) -> None:
     """Make a key in DIRECTORY: signing.json makes tokens, public.json is for servers (tokenPublicKey).
@@ -56,13 +56,13 @@ def create_keys(directory: Path, algorithm: str, key_id: str | None) -> None:
         key = new_key(algorithm, key_id or secrets.token_hex(_ID_BYTES), secrets.token_bytes)
         directory.mkdir(parents=True, exist_ok=True)
         _write(signing, key)
-        if algorithm != "HS256":
+        if algorithm != HS256:
             public.write_text(json.dumps({"keys": [public_part(key)]}) + "\n")
     except OSError as error:
         raise WrongUsage(f"{directory}: {error.strerror}") from None
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
-    setting = f"tokenSecretKey = {signing}" if algorithm == "HS256" else f"tokenPublicKey = {public}"
+    setting = f"tokenSecretKey = {signing}" if algorithm == HS256 else f"tokenPublicKey = {public}"
     click.echo(f"{signing}: the key {key['kid']} ({algorithm}); keep it secret\nServers: {setting}")
 
 

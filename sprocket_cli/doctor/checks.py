@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from sprocket.remoting.message.namespaces import TENANT_SEPARATOR, namespace_of
 from sprocket_cli.doctor.facts import Cluster, Facts, Local, Machine
 
 if TYPE_CHECKING:
@@ -278,11 +279,28 @@ def _quotas(cluster: Cluster) -> Iterator[Finding]:
         if other.quotas != first.quotas:
             text = f"the quotas of {other.address} differ from those of {first.address}"
             found.append(Finding("quotas", Level.WARNING, text, "`sprocket quota list` shows which: set them again"))
-    yield from found or [Finding("quotas", Level.OK, f"{len(first.quotas or {})} quotas, the same at each master")]
+    text = f"{len(first.quotas or {})} quotas, the same at each master"
+    if any(quota.storage_bytes for quota in (first.quotas or {}).values()):
+        text += "; limits of storage bound what consumers can read, not the log on the disk"
+    yield from found or [Finding("quotas", Level.OK, text)]
+
+
+def _wider(topic: str, quotas: "Mapping[str, Quota]") -> "Iterator[Quota]":
+    """Yield the hard quotas, other than those of topics, that all who send to a topic or read it share or have each."""
+    namespace = namespace_of(topic)
+    tenant, separator, _ = namespace.partition(TENANT_SEPARATOR)
+    names: list[tuple[str, ...]] = [("account:*",), ("address:*",)]
+    if namespace:
+        names.append((f"namespace:{namespace}", "namespace:*"))
+    if separator:
+        names.append((f"tenant:{tenant}", "tenant:*"))
+    for choice in names:
+        found = next((quotas[name] for name in choice if name in quotas), None)
+        if found is not None and not found.is_soft:
+            yield found
 
 
 def _contradictions(quotas: "Mapping[str, Quota]", topics: frozenset[str]) -> Iterator[Finding]:
-    of_each_account = quotas.get("account:*")
     for name, quota in sorted(quotas.items()):
         dimension, _, topic = name.partition(":")
         if dimension != "topic" or topic.endswith("*"):
@@ -291,12 +309,13 @@ def _contradictions(quotas: "Mapping[str, Quota]", topics: frozenset[str]) -> It
             yield Finding(
                 "quotas", Level.WARNING, f"quota {name}: there is no such topic", f"`sprocket quota delete {name}`"
             )
-        for kind in ("messages_in", "bytes_in", "messages_out", "bytes_out"):
-            allowed = 0 if of_each_account is None or of_each_account.is_soft else getattr(of_each_account, kind)
-            if allowed and getattr(quota, kind) > allowed:
-                text = f"quota {name}: {kind} is above the {allowed} that account:* leaves to each account"
-                advice = "raise account:*, or give the accounts of this topic a quota of their own"
-                yield Finding("quotas", Level.WARNING, text, advice)
+        for wider in _wider(topic, quotas):
+            for kind in ("messages_in", "bytes_in", "messages_out", "bytes_out", "requests"):
+                allowed = getattr(wider, kind)
+                if allowed and getattr(quota, kind) > allowed:
+                    text = f"quota {name}: {kind} is above the {allowed} that {wider.name} leaves"
+                    advice = f"lower it, raise {wider.name}, or give those who use this topic a quota of their own"
+                    yield Finding("quotas", Level.WARNING, text, advice)
 
 
 _CLUSTER: Final[tuple[Callable[[Cluster], Iterator[Finding]], ...]] = (

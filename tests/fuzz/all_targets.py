@@ -9,6 +9,7 @@ from tests.fuzz.send_targets import SEND_TARGETS
 from tests.fuzz.store_targets import STORE_TARGETS
 from tests.fuzz.target import Target
 from tests.fuzz.text_targets import TEXT_TARGETS
+from tests.fuzz.token_targets import TOKEN_TARGETS
 from tests.fuzz.twins.ack_targets import ENGINE_ACK_TARGETS
 from tests.fuzz.twins.client_targets import ENGINE_CLIENT_TARGETS
 from tests.fuzz.twins.column_targets import ENGINE_COLUMN_TARGETS
@@ -59,6 +60,7 @@ TARGETS: Final[dict[str, Target]] = {
         *HA_TARGETS,
         *RAFT_TARGETS,
         *SECURITY_TARGETS,
+        *TOKEN_TARGETS,
         *SEND_TARGETS,
         *TWIN_TARGETS,
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.cluster_health import ClusterLook
@@ -149,4 +150,20 @@ def test_quotas_that_are_wrong_are_found_and_others_are_not() -> None:
     [(level, text)] = quotas_of(limited(Quota("topic:Gone", messages_in=10)))
     assert level == "warning" and "no such topic" in text
     [(level, text)] = quotas_of(limited(orders, each))
-    assert level == "warning" and "messages_in is above the 5" in text
+    assert level == "warning" and "messages_in is above the 5 that account:* leaves" in text
+
+
+def test_a_topic_with_more_than_its_namespace_or_tenant_is_found() -> None:
+    paid = Quota("topic:shop|orders%Paid", messages_in=10)
+
+    def texts(*quotas: Quota) -> list[str]:
+        cluster = replace(CLUSTER, brokers=[limited(paid, *quotas)], topics=frozenset({"shop|orders%Paid"}))
+        return [one.text for one in findings(Facts(MACHINE, None, cluster)) if one.check == "quotas"]
+
+    wide = Quota("namespace:*", messages_in=5)
+    (found,) = texts(wide)
+    assert "messages_in is above the 5 that namespace:* leaves" in found
+    (found,) = texts(wide, Quota("namespace:shop|orders", messages_in=50), Quota("tenant:shop", messages_in=9))
+    assert "above the 9 that tenant:shop leaves" in found
+    (found,) = texts(replace_struct(wide, is_soft=True), Quota("topic:shop|*", storage_bytes=1))
+    assert found.endswith("bound what consumers can read, not the log on the disk")
