@@ -91,7 +91,18 @@ def store_metrics(core: BrokerCore, space: DiskSpace = disk_space) -> list[Metri
         first_ms = store.first_store_time()
         return core.clock.wall_ms() - first_ms if first_ms > 0 else None
 
+    def compactions() -> list[tuple[Labels, Value]]:
+        return [(("ok",), store.compaction.finished), (("failed",), store.compaction.failed)]
+
     return [
+        Metric(
+            "sprocket_store_compactions_total", Kind.COUNTER, "compactions of queues of compacted topics that ended",
+            compactions, ("result",),
+        ),
+        of_store(
+            "sprocket_store_compacted_size", "bytes that compacted queues keep", lambda: store.compaction.size_bytes,
+            "bytes",
+        ),
         of_store("rocketmq_storage_size", "used bytes of the store's disk", partial(_used, space, root), "bytes"),
         of_store(
             "rocketmq_storage_flush_behind_bytes", "bytes of the CommitLog that are not flushed",

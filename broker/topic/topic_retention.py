@@ -34,7 +34,10 @@ class Retention:
         self._store.compaction.set_topics(self._compacted)
 
     def topics_changed(self, configs: Iterable[TopicConfig]) -> None:
-        """Apply the rules of changed topics; an empty `configs` stands for a deletion."""
+        """Apply the rules of changed topics; an empty `configs` stands for a deletion, or for a master's whole table."""
+        configs = list(configs)
+        if not configs and self._topics.is_copy:
+            configs = list(self._topics.by_name.values())
         rules = {topic: rule for topic, rule in self.rules.items() if topic in self._topics.by_name}
         compacted = {topic for topic in self._compacted if topic in self._topics.by_name}
         for config in configs:

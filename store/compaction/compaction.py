@@ -161,6 +161,11 @@ class Compaction:
         """Return the compacted part of a queue; None if there is none."""
         return self.queues.get((topic, queue_id))
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the messages that all compacted queues keep."""
+        return sum(queue.size_bytes for queue in self.queues.values())
+
     def hurry(self) -> None:
         """Begin a round now, because retention waits."""
         self._next_round_s = 0.0

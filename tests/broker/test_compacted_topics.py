@@ -13,8 +13,10 @@ from sprocket.remoting.headers.offset import GetMinOffsetRequestHeader, GetMinOf
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from sprocket.remoting.message.properties import encode
+from tests.broker.group_rig import cluster
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker
 from tests.send_headers import send_header
+from tests.store.reading import records_of
 from tests.waiting import until
 
 SEGMENT_BYTES = 64 * 1024
@@ -113,3 +115,21 @@ async def test_pops_get_what_is_kept(tmp_path: Path) -> None:
         found = await client.ask_well(RequestCode.POP_MESSAGE, header)
         messages = decode_records(found.body, MessageQueue(TOPIC, "broker-a", 0))
         assert [(m.queue_offset, m.body) for m in messages] == [(1, b"2"), (2, b"3")]
+
+
+async def test_a_slave_compacts_by_itself_and_serves_the_same(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as group:
+        master = await group.start("broker-a", store=SMALL)
+        slave = await group.start("broker-a", 1, store=SMALL)
+        client = group.client(master)
+        await create_compacted(client)
+        for number in range(30):
+            await client.send(b"%d" % number, KEYS=f"k{number % 4}")
+        await close_segment(master, client)
+        await until(lambda: slave.store.compaction.finished)
+        await until(lambda: slave.store.max_offset(TOPIC, 0) == 30)
+        expected = [(m.queue_offset, m.body) for m in await pulled(client)]
+        assert expected == [(number, b"%d" % number) for number in range(26, 30)]
+        result = slave.store.get(TOPIC, 0, 0, 32, 1 << 20)
+        found = [(record.queue_offset, bytes(record.body)) for record in records_of(result.slices)]
+        assert found == expected
