@@ -34,7 +34,7 @@ class Retention:
         self._store.compaction.set_topics(self._compacted)
 
     def topics_changed(self, configs: Iterable[TopicConfig]) -> None:
-        """Apply the rules of changed topics; an empty `configs` stands for a deletion, or for a master's whole table."""
+        """Apply the rules of changed topics; an empty `configs`: one was deleted, or the table is now its master's."""
         configs = list(configs)
         if not configs and self._topics.is_copy:
             configs = list(self._topics.by_name.values())

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _LOOK_S: Final = 1.0
 # The thread rests after each so many bytes, for as long as it has worked or longer, because work holds the
 # interpreter's lock.
-_PACE_BYTES: Final = 256 * 1024
+_PACE_BYTES: Final = 64 * 1024
 
 QueueKey = tuple[str, int]
 

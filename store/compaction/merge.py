@@ -35,7 +35,7 @@ from store.record.record import Record, decode
 
 # Files are read in windows: neighbours with gaps below one page or two, and not more than this at once.
 _MAX_GAP_BYTES: Final = 8 * 1024
-_WINDOW_BYTES: Final = 256 * 1024
+_WINDOW_BYTES: Final = 64 * 1024
 _WRITE_BYTES: Final = 256 * 1024
 _UNITS_AT_ONCE: Final = 4096
 _NO_SEGMENTS: Final = 1 << 62
