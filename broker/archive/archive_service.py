@@ -50,6 +50,7 @@ class ArchiveService(Service):
         self._log = ArchivedLog(core)
         self._task: asyncio.Task[None] | None = None
         self.figures_now = ArchiveFigures()
+        self._noted: Manifest | None = None
         # Until the manifest was read, nothing is known to be archived.
         core.store.cleaner.keep_until_archived(None if archive is None else 0)
 
@@ -126,19 +127,24 @@ class ArchiveService(Service):
                 await pause(_IDLE_S)
 
     async def _note(self, manifest: Manifest, uploaded_messages: int) -> None:
+        if manifest is self._noted:
+            return
         # First readers know where a message is, then the disk may drop it.
         await self._core.tier.adopt(manifest)
         self.figures_now.note(manifest, uploaded_messages)
         self._core.store.cleaner.keep_until_archived(manifest.uploaded_end)
+        self._noted = manifest
 
     # A slave
 
     async def _follow(self, archive: GroupStore) -> None:
+        version = None
         while True:
             try:
-                found = await archive.get(NAME, MAX_BYTES)
-                manifest = await asyncio.to_thread(decode, found.content)
-                await self._note(manifest, 0)
+                if (await archive.head(NAME)).version != version:
+                    found = await archive.get(NAME, MAX_BYTES)
+                    await self._note(await asyncio.to_thread(decode, found.content), 0)
+                    version = found.version
                 self._succeeded()
             except NotFound:
                 self._core.tier.nothing_archived()

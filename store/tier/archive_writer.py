@@ -18,7 +18,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from store.record.record import TagsCodes
 from store.retention.rules import RetentionClock
-from store.tier.manifest import MAX_BYTES, NAME, Manifest, SegmentEntry, TablesEntry, decode, empty, encode
+from store.tier.manifest import MAX_BYTES, NAME, Manifest, ManifestEncoder, SegmentEntry, TablesEntry, decode, empty
 from store.tier.object_store import Conflict, Damaged, NotFound, ObjectStore, ObjectStoreError, Unavailable, Version
 from store.tier.segment_writer import LogPart, SegmentWriter, Written
 from store.tier.tables_object import encode_tables
@@ -88,6 +88,7 @@ class ArchiveWriter:
         self._delay_levels = delay_levels
         self._in_thread = in_thread
         self._retention_clock = RetentionClock(clock)
+        self._encoder = ManifestEncoder()
         self._version: Version | None = None
         self._attempts = 0
         self._manifest: Manifest | None = None
@@ -267,7 +268,7 @@ class ArchiveWriter:
 
     async def _commit(self, manifest: Manifest) -> None:
         """Replace the manifest, and read it back."""
-        content = await self._in_thread(encode, manifest)
+        content = await self._in_thread(self._encoder.encode, manifest)
         failure: ObjectStoreError | None = None
         try:
             await self._store.put_if(NAME, content, self._version)

@@ -214,16 +214,61 @@ def empty(cluster: str, broker: str, segment_bytes: int, default_reserved_ms: in
     )  # fmt: skip
 
 
+class _Parts(msgspec.Struct):
+    """A manifest whose entries are still JSON: one call for all of them would hold the interpreter's lock for long."""
+
+    format: int
+    cluster: str
+    broker: str
+    number: int
+    writer: Writer
+    segment_bytes: int
+    uploaded_end: int
+    segments: list[msgspec.Raw]
+    superseded: list[msgspec.Raw]
+    tables: TablesEntry | None
+    default_reserved_ms: int
+    reserved_ms: dict[str, int]
+    written_ms: int
+
+
+_PARTS: Final = msgspec.json.Decoder(_Parts)
+_ENTRY: Final = msgspec.json.Decoder(SegmentEntry)
+
+
+class ManifestEncoder:
+    """Encodes manifests that follow one another: of each only the new entries.  For one thread at a time."""
+
+    def __init__(self) -> None:
+        # By key: the entry, and its JSON.
+        self._encoded: dict[str, tuple[SegmentEntry, msgspec.Raw]] = {}
+
+    def encode(self, manifest: Manifest) -> bytes:
+        """Do as the function `encode`."""
+        _check(manifest)
+        fields = {name: getattr(manifest, name) for name in Manifest.__struct_fields__}
+        known, self._encoded = self._encoded, {}
+        for name in ("segments", "superseded"):
+            fields[name] = [self._entry(entry, known) for entry in fields[name]]
+        raw = msgspec.json.encode(fields)
+        content = compress(raw)
+        if len(raw) > MAX_RAW_BYTES or len(content) > MAX_BYTES:
+            raise Damaged(
+                f"manifest: has {len(raw)} bytes, allowed are {MAX_RAW_BYTES}: shorten tieredStoreFileReservedTime"
+            )
+        return content
+
+    def _entry(self, entry: SegmentEntry, known: dict[str, tuple[SegmentEntry, msgspec.Raw]]) -> msgspec.Raw:
+        found = known.get(entry.key)
+        if found is None or found[0] is not entry:
+            found = entry, msgspec.Raw(msgspec.json.encode(entry))
+        self._encoded[entry.key] = found
+        return found[1]
+
+
 def encode(manifest: Manifest) -> bytes:
     """Return the object's bytes.  Raises `Damaged` for a manifest that `decode` would not accept."""
-    _check(manifest)
-    raw = msgspec.json.encode(manifest)
-    content = compress(raw)
-    if len(raw) > MAX_RAW_BYTES or len(content) > MAX_BYTES:
-        raise Damaged(
-            f"manifest: has {len(raw)} bytes, allowed are {MAX_RAW_BYTES}: shorten tieredStoreFileReservedTime"
-        )
-    return content
+    return ManifestEncoder().encode(manifest)
 
 
 def decode(content: bytes) -> Manifest:
@@ -231,7 +276,13 @@ def decode(content: bytes) -> Manifest:
     if len(content) > MAX_BYTES:
         raise Damaged(f"manifest: has {len(content)} bytes, at most {MAX_BYTES} are read")
     try:
-        manifest = msgspec.json.decode(decompress(content, MAX_RAW_BYTES, "manifest"), type=Manifest)
+        parts = _PARTS.decode(decompress(content, MAX_RAW_BYTES, "manifest"))
+        fields = {name: getattr(parts, name) for name in _Parts.__struct_fields__}
+        for name in ("segments", "superseded"):
+            if len(fields[name]) > MAX_SEGMENTS:
+                raise Damaged(f"manifest: names more than {MAX_SEGMENTS} segments")
+            fields[name] = [_ENTRY.decode(entry) for entry in fields[name]]
+        manifest = Manifest(**fields)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"manifest: is not one: {error}") from error
     _check(manifest)

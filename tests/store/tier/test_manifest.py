@@ -6,7 +6,17 @@ import msgspec
 import pytest
 
 from store.tier.compression import compress
-from store.tier.manifest import Manifest, QueueRange, SegmentEntry, TablesEntry, decode, empty, encode, folder_of
+from store.tier.manifest import (
+    Manifest,
+    ManifestEncoder,
+    QueueRange,
+    SegmentEntry,
+    TablesEntry,
+    decode,
+    empty,
+    encode,
+    folder_of,
+)
 from store.tier.object_store import Damaged
 
 SEGMENT = 1024
@@ -31,6 +41,14 @@ def manifest() -> Manifest:
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
     assert decode(encode(manifest())) == manifest()
+
+
+def test_an_encoder_that_goes_on_writes_what_a_new_one_writes() -> None:
+    encoder, later = ManifestEncoder(), manifest().with_segment(entry(4 * SEGMENT, 5 * SEGMENT), 50)
+    other = msgspec.structs.replace(later, segments=[msgspec.structs.replace(one, records=9) for one in later.segments])
+    for one in (manifest(), later, later.cut(2 * SEGMENT, 60), later.without([later.segments[1].key], 70), other):
+        assert encoder.encode(one) == encode(one)
+        assert decode(encode(one)) == one
 
 
 def test_a_part_is_found_by_each_of_its_offsets_and_by_no_other() -> None:
