@@ -57,6 +57,7 @@ from proxy.server.call import Call
 from proxy.server.dispatcher import Dispatcher, Limits, Methods, Streaming
 from proxy.server.intake import Intake
 from proxy.server.port import PeerBehind, Port
+from proxy.server.write_limit import Answer
 from proxy.status import Refusal
 from proxy.sync.heartbeat_syncer import HeartbeatSyncer
 from proxy.workers.link import Link
@@ -399,7 +400,7 @@ class Proxy:
     def _counted(self, method: Streaming) -> Streaming:
         """Return `method`, counted while it runs, and refused at a stop."""
 
-        async def counted(call: Call, request: Any, write: Callable[[Any], Awaitable[None]]) -> None:
+        async def counted(call: Call, request: Any, write: Answer) -> None:
             if self._is_stopping:
                 raise Refusal(wire.TOO_MANY_REQUESTS, "this proxy is being stopped, please use another one")
             waiting = self._receiving_of[call.client_id]

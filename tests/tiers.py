@@ -83,6 +83,7 @@ _FOLDERS: Final = {
 # broker.
 _FILES: Final = {
     "tests/test_examples.py": _FULL_PROCESSES,
+    "tests/proxy/server/test_attacks.py": _FULL_PROCESSES,
     "tests/test_footprint.py": _QUICK,
     "tests/test_loop_syncs.py": _QUICK,
     "tests/broker/controller/test_many_changes.py": Place(Tier.FULL),

@@ -39,6 +39,7 @@ LOCAL, APACHE_LOCAL, OTHER_LOCAL = "local", "apache-local", "other-local"
 _OURS: Final = {
     OURS: {"tlsServerMode": "disabled"},
     "ours-permissive": {"tlsServerMode": "permissive"},
+    "ours-h2corn": {"tlsServerMode": "disabled", "grpcServer": "h2corn"},
     "ours-2": {"tlsServerMode": "disabled", "proxyProcesses": "2"},
 }
 KINDS: Final = (*_OURS, APACHE, LOCAL, APACHE_LOCAL, *canned.KINDS)

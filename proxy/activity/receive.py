@@ -24,6 +24,7 @@ from proxy.convert.settings import max_attempts
 from proxy.handles.held_handles import Held
 from proxy.handles.renewal import Renewal
 from proxy.server.call import Call
+from proxy.server.write_limit import Answer
 from proxy.status import OK, Refusal, status, status_of
 from proxy.validation import check_invisible, group_of, topic_of
 from sprocket.client.errors import ClientError
@@ -42,7 +43,6 @@ from sprocket.remoting.message import properties as names
 logger = logging.getLogger(__name__)
 
 # Takes a part of the answer in its bytes.
-Write = Callable[[bytes], Awaitable[None]]
 
 # `ProxyUtils.MAX_MSG_NUMS_FOR_POP_REQUEST`
 _MAX_MESSAGES: Final = 32
@@ -76,7 +76,7 @@ class ReceiveActivity:
         self._spawn = spawn
         self._round_robin: dict[str, int] = {}
 
-    async def receive_message(self, call: Call, request: wire.ReceiveMessageRequest, write: Write) -> None:
+    async def receive_message(self, call: Call, request: wire.ReceiveMessageRequest, write: Answer) -> None:
         """Answer with a status, then the messages, then the time of delivery."""
         try:
             popped = await self._receive(call, request, write)
@@ -87,7 +87,7 @@ class ReceiveActivity:
         now_ms = self._brokers.instance.clock.wall_ms()
         await write(octets(_DELIVERY, encoded_time(now_ms)))
 
-    async def _receive(self, call: Call, request: wire.ReceiveMessageRequest, write: Write) -> bool:
+    async def _receive(self, call: Call, request: wire.ReceiveMessageRequest, write: Answer) -> bool:
         """Pop and write the messages.  Return whether anything was written."""
         config = self._config
         wait_ms = self._wait_ms(call, request)
@@ -171,7 +171,7 @@ class ReceiveActivity:
         self._spawn(self._renewal.release_receipt(receipt, source.group, source.topic))
 
     async def _deliver(
-        self, call: Call, source: "_Source", messages: Sequence[PoppedMessage], write: Write, renews: bool
+        self, call: Call, source: "_Source", messages: Sequence[PoppedMessage], write: Answer, renews: bool
     ) -> None:
         """Write `messages`, and renew them from now on if `renews`; those that cannot be written are released."""
         receipts = [source.receipt(message) for message in messages]
@@ -179,6 +179,13 @@ class ReceiveActivity:
         now_ms = self._brokers.instance.clock.wall_ms()
         held = self._hold(call, source, messages, receipts, given, now_ms) if renews else ()
         written, field = 0, encoded_topic(source.topic)
+
+        def release_written() -> None:
+            for number, receipt in enumerate(receipts[:written]):
+                if not held or self._renewal.held.drop(held[number]):  # else it is acknowledged
+                    self._release(receipt, source)
+
+        write.not_taken = release_written
         try:
             await write(_OK)
             for message, handle in zip(messages, given, strict=True):

@@ -17,8 +17,8 @@ from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.listeners import Listener
 from proxy.server.call import Call, make_call, peer_of
 from proxy.server.intake import Intake
-from proxy.server.protocol import Aborted, Exchange, Handler, Handlers, StatusCode, Unread
-from proxy.server.write_limit import WriteLimit
+from proxy.server.protocol import Aborted, Exchange, Handler, Handlers, StatusCode, Stream, Unread
+from proxy.server.write_limit import Answer, WriteLimit
 from proxy.status import Refusal, status, status_of
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 # Messages of any method are Any here.
 Unary = Callable[[Call, Any], Awaitable[Any]]
-Streaming = Callable[[Call, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
+Streaming = Callable[[Call, Any, Answer], Awaitable[None]]
 Telemetry = Callable[[Call, wire.TelemetryCommand, TelemetryStream], Awaitable[None]]
 
 SERVICE: Final = wire.DESCRIPTOR.services_by_name["MessagingService"]
@@ -148,10 +148,10 @@ class Dispatcher:
         self._admission.permit(call, request)
         return request
 
-    def _streaming(self, method: Streaming, kind: "_Request", response: Any) -> Callable[[Exchange], Awaitable[None]]:
+    def _streaming(self, method: Streaming, kind: "_Request", response: Any) -> Callable[[Stream], Awaitable[None]]:
         write_s = self._limits.write_s
 
-        async def serve(exchange: Exchange) -> None:
+        async def serve(exchange: Stream) -> None:
             async def write(part: Any) -> None:
                 await exchange.write(_encoded(part))
 
@@ -160,13 +160,12 @@ class Dispatcher:
                     limit = WriteLimit(scope, write, write_s)
                     try:
                         call = self._call(exchange, exchange.time_remaining())
-                        await self._served(
-                            call, exchange, kind, lambda call, request: method(call, request, limit.write)
-                        )
+                        await self._served(call, exchange, kind, lambda call, request: method(call, request, limit))
                     except Exception as error:
-                        await limit.write(response(status=status_of(error)))
+                        await limit(response(status=status_of(error)))
                     finally:
                         limit.close()
+                        exchange.not_taken = limit.not_taken
             except TimeoutError:
                 peer_lines.info(logger, exchange.peer(), "event=stream_unread peer=%s", exchange.peer())
                 raise Unread from None
@@ -241,7 +240,7 @@ def _unsupported(name: str, response: Any) -> Unary:
 
 
 def _unsupported_stream(name: str, response: Any) -> Streaming:
-    async def refuse(call: Call, request: Any, write: Callable[[Any], Awaitable[None]]) -> None:
+    async def refuse(call: Call, request: Any, write: Answer) -> None:
         await write(response(status=status(wire.UNSUPPORTED, f"{name} is not supported by this proxy")))
 
     return refuse

@@ -9,7 +9,7 @@ from typing import Any, Final
 import grpc
 
 from proxy.config import ProxyConfig
-from proxy.server.protocol import GRACE_S, Aborted, Certificate, Handler, Handlers, Unread
+from proxy.server.protocol import GRACE_S, Aborted, Certificate, Handler, Handlers, NotTaken, Unread
 from sprocket.common.errors import ConfigError
 
 # Clients may ping this often.
@@ -48,11 +48,20 @@ class _Generic(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio brings n
         return self._handlers.get(handler_call_details.method)
 
 
+class _Stream:
+    """See `Stream`.  A write waits until the client reads, so `not_taken` is never called."""
+
+    def __init__(self, context: Any) -> None:
+        self.peer, self.invocation_metadata = context.peer, context.invocation_metadata
+        self.time_remaining, self.read, self.write = context.time_remaining, context.read, context.write
+        self.not_taken: NotTaken | None = None
+
+
 def _adapted(handler: Handler) -> Any:
     # gRPC gets no decoder of requests, so a request is a stream of bytes to it, which the handler reads.
     async def serve(_: Any, context: Any) -> bytes | None:
         try:
-            return await handler.serve(context)
+            return await handler.serve(context if handler.is_unary else _Stream(context))
         except Aborted as aborted:
             await context.abort(_CODES[aborted.code], aborted.text)
         except Unread:

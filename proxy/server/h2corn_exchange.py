@@ -8,10 +8,10 @@ import binascii
 import zlib
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
-from proxy.server.protocol import Aborted, StatusCode
+from proxy.server.protocol import Aborted, NotTaken, StatusCode
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -30,14 +30,24 @@ _MAX_TEXT_CHARS: Final = 1024
 # HTTP/2 counts so much for each field of a header.
 _FIELD_BYTES: Final = 32
 _UNSUPPORTED_MEDIA_TYPE: Final = 415
+_CANCEL_S: Final = 5.0
 _MAPPED: Final = "::ffff:"
 
 _START: Final = {
     "type": "http.response.start", "status": 200, "trailers": True,
     "headers": [(b"content-type", _CONTENT_TYPE.encode()), (b"grpc-accept-encoding", _ENCODINGS)],
 }  # fmt: skip
+_TRAILERS: Final = "http.response.trailers"
 _NO_MORE: Final = {"type": "http.response.body", "body": b""}
-_OK: Final = {"type": "http.response.trailers", "headers": [(b"grpc-status", b"0")]}
+_OK: Final = {"type": _TRAILERS, "headers": [(b"grpc-status", b"0")]}
+
+
+class Limits(NamedTuple):
+    """Limits of a call.  `write_s` is the time after which h2corn resets a stream that is not read."""
+
+    message_bytes: int
+    metadata_bytes: int
+    write_s: float
 
 
 class NotGrpc(Exception):
@@ -45,26 +55,28 @@ class NotGrpc(Exception):
 
 
 class H2cornExchange:
-    """See `Exchange`.  `deadline` is the loop's time at which the client's deadline passes.
+    """See `Stream`.  `deadline` is the loop's time at which the client's deadline passes.
 
     A request that breaks a rule sets `fault`, and its handler sees the call as one whose client has gone.
     """
 
     __slots__ = (
-        "_buffer", "_has_more", "_is_started", "_limit", "_metadata", "_receive", "_scope", "_send",
-        "deadline", "encoding", "fault",
+        "_began_s", "_buffer", "_has_more", "_is_ended", "_is_started", "_limits", "_metadata", "_receive", "_scope",
+        "_send", "deadline", "encoding", "fault", "not_taken",
     )  # fmt: skip
 
-    def __init__(self, scope: Any, receive: Receive, send: Send, max_message_bytes: int) -> None:
-        self._scope, self._receive, self._send, self._limit = scope, receive, send, max_message_bytes
+    def __init__(self, scope: Any, receive: Receive, send: Send, limits: Limits) -> None:
+        self._scope, self._receive, self._send, self._limits = scope, receive, send, limits
         self._buffer = bytearray()
-        self._has_more, self._is_started = True, False
+        self._has_more, self._is_started, self._is_ended = True, False, False
+        self._began_s = 0.0
         self._metadata: list[tuple[str, Any]] = []
         self.deadline: float | None = None
         self.encoding = _IDENTITY
         self.fault: Aborted | None = None
+        self.not_taken: NotTaken | None = None
 
-    def read_head(self, max_bytes: int) -> None:
+    def read_head(self) -> None:
         """Read the metadata.  Raises NotGrpc, and Aborted if it breaks a rule."""
         size_bytes, is_grpc = 0, False
         for raw_name, raw_value in self._scope["headers"]:
@@ -77,8 +89,10 @@ class H2cornExchange:
             elif name == "grpc-encoding":
                 self.encoding = value
             self._metadata.append((name, _binary(raw_value) if name.endswith("-bin") else value))
-        if not is_grpc or self._scope["method"] != "POST":
+        # h2corn sends trailers only if the request says "te: trailers", as gRPC demands.
+        if not is_grpc or self._scope["method"] != "POST" or _TRAILERS not in self._scope["extensions"]:
             raise NotGrpc
+        max_bytes = self._limits.metadata_bytes
         if size_bytes > max_bytes:
             raise Aborted(StatusCode.RESOURCE_EXHAUSTED, f"the metadata has {size_bytes} bytes, at most {max_bytes}")
 
@@ -98,12 +112,12 @@ class H2cornExchange:
 
     async def read(self) -> Any:
         """Return the next message, or None if the client has sent its last."""
-        buffer = self._buffer
+        buffer, limit = self._buffer, self._limits.message_bytes
         while True:
             if len(buffer) >= _HEAD_BYTES:
                 size = int.from_bytes(buffer[1:_HEAD_BYTES], "big")
-                if size > self._limit:
-                    self._refuse(StatusCode.RESOURCE_EXHAUSTED, _too_large(size, self._limit))
+                if size > limit:
+                    self._refuse(StatusCode.RESOURCE_EXHAUSTED, _too_large(size, limit))
                 end = _HEAD_BYTES + size
                 if len(buffer) >= end:
                     message, flag = bytes(memoryview(buffer)[_HEAD_BYTES:end]), buffer[0]
@@ -115,7 +129,7 @@ class H2cornExchange:
                 return None
             event = await self._receive()
             if event["type"] != "http.request":
-                raise asyncio.CancelledError
+                await _cancelled()
             buffer += event.get("body", b"")
             self._has_more = event.get("more_body", False)
 
@@ -124,12 +138,13 @@ class H2cornExchange:
             self._refuse(StatusCode.INTERNAL, "a message says that it is compressed, and no grpc-encoding says how")
         if self.encoding not in _FORMATS:
             self._refuse(StatusCode.UNIMPLEMENTED, f"grpc-encoding {self.encoding!r} is not supported")
+        limit = self._limits.message_bytes
         # Elsewhere: a few bytes can become a message of the largest size.
-        found = await asyncio.to_thread(_inflated, message, _FORMATS[self.encoding], self._limit)
+        found = await asyncio.to_thread(_inflated, message, _FORMATS[self.encoding], limit)
         if found is None:
             self._refuse(StatusCode.INTERNAL, f"a message is not {self.encoding}")
-        if len(found) > self._limit:
-            self._refuse(StatusCode.RESOURCE_EXHAUSTED, _too_large(len(found), self._limit))
+        if len(found) > limit:
+            self._refuse(StatusCode.RESOURCE_EXHAUSTED, _too_large(len(found), limit))
         return found
 
     def _refuse(self, code: StatusCode, text: str) -> NoReturn:
@@ -143,20 +158,33 @@ class H2cornExchange:
 
     async def answer(self, message: bytes) -> None:
         """Send the one message of a unary call, and end the call."""
+        self._is_ended = True
         await self._say_started()
         await self._say({"type": "http.response.body", "body": _framed(message)})
         await self._say(_OK)
 
     async def end(self, aborted: Aborted | None = None) -> None:
-        """End the call; with OK, unless it is aborted."""
+        """End the call, unless it has ended; with OK, unless it is aborted."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         await self._say_started()
         await self._say(_NO_MORE)
         await self._say(_OK if aborted is None else _trailers(aborted))
 
     async def ended(self) -> None:
-        """Wait until the client has gone, or h2corn has reset the stream that is not read."""
+        """Wait until all has left that was written, or the client has gone, or h2corn has reset the unread stream."""
         while (await self._receive())["type"] == "http.request":
             pass
+
+    async def is_taken(self) -> bool:
+        """Wait as `ended`.  Return whether the client has taken the answer.
+
+        h2corn does not say whether it has sent all or reset the stream.  It resets it `write_s` after the client's last
+        reading at the earliest, so an answer that took less time since its first part was taken.
+        """
+        await self.ended()
+        return asyncio.get_running_loop().time() - self._began_s < self._limits.write_s
 
     async def refuse_http(self) -> None:
         """Answer what is no call of gRPC."""
@@ -166,13 +194,20 @@ class H2cornExchange:
     async def _say_started(self) -> None:
         if not self._is_started:
             self._is_started = True
+            self._began_s = asyncio.get_running_loop().time()
             await self._say(_START)
 
     async def _say(self, event: Any) -> None:
         try:
             await self._send(event)
         except OSError:  # the client has gone
-            raise asyncio.CancelledError from None
+            await _cancelled()
+
+
+async def _cancelled() -> NoReturn:
+    """Wait for h2corn to cancel the task of a client that has gone.  It logs a line for a task that ends before."""
+    await asyncio.sleep(_CANCEL_S)
+    raise asyncio.CancelledError
 
 
 def _framed(message: bytes) -> bytes:
@@ -183,7 +218,7 @@ def _trailers(aborted: Aborted) -> Any:
     headers = [(b"grpc-status", b"%d" % aborted.code)]
     if aborted.text:
         headers.append((b"grpc-message", quote(aborted.text[:_MAX_TEXT_CHARS], safe=_PLAIN).encode()))
-    return {"type": "http.response.trailers", "headers": headers}
+    return {"type": _TRAILERS, "headers": headers}
 
 
 def _timeout_s(text: str) -> float:

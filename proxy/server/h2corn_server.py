@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 from proxy.config import ProxyConfig
-from proxy.server.h2corn_exchange import H2cornExchange, NotGrpc, Receive, Send
+from proxy.server.h2corn_exchange import H2cornExchange, Limits, NotGrpc, Receive, Send
 from proxy.server.h2corn_port import H2cornPort
 from proxy.server.protocol import Aborted, Certificate, Handler, Handlers, StatusCode, Unread
 from sprocket.common.logs.peer_lines import peer_lines
@@ -20,8 +20,8 @@ class H2cornServer:
         self._handlers = handlers
         self._config = config
         self._is_shared = is_shared
-        self._max_message_bytes = config.max_request_bytes
-        self._max_metadata_bytes = config.grpc_max_inbound_metadata_size
+        write_s = config.grpc_write_timeout_millis / 1000
+        self._limits = Limits(config.max_request_bytes, config.grpc_max_inbound_metadata_size, write_s)
         self._ports: list[H2cornPort] = []
 
     def listen(self, host: str, port: int, certificate: Certificate | None = None) -> int:
@@ -44,9 +44,9 @@ class H2cornServer:
         if scope["type"] != "http":
             await send({"type": "websocket.close"})
             return
-        exchange = H2cornExchange(scope, receive, send, self._max_message_bytes)
+        exchange = H2cornExchange(scope, receive, send, self._limits)
         try:
-            exchange.read_head(self._max_metadata_bytes)
+            exchange.read_head()
             await self._answer(exchange, self._handlers.get(scope["path"]))
         except NotGrpc:
             await exchange.refuse_http()
@@ -75,8 +75,16 @@ class H2cornServer:
 
 
 async def _run(handler: Handler, exchange: H2cornExchange) -> None:
-    answer = await handler.serve(exchange)
-    if answer is None:
-        await exchange.end()
-    else:
+    if handler.is_unary:
+        answer = await handler.serve(exchange)
+        assert answer is not None
         await exchange.answer(answer)
+        return
+    is_taken = False
+    try:
+        await handler.serve(exchange)
+        await exchange.end()
+        is_taken = exchange.not_taken is None or await exchange.is_taken()
+    finally:
+        if exchange.not_taken is not None and not is_taken:
+            exchange.not_taken()

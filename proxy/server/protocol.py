@@ -63,13 +63,27 @@ class Exchange(Protocol):
         ...
 
 
-class Handler(NamedTuple):
-    """Handler of one method.  `serve` returns the answer if the method `is_unary`, else it writes its messages.
+# Undoes what an answer did that the client has not taken.
+NotTaken = Callable[[], None]
 
-    It may raise `Aborted`, and `Unread` if it is not unary.
+
+class Stream(Exchange, Protocol):
+    """A call whose answer is a stream.
+
+    If a server takes messages before the client reads them, and the client then does not, it calls what its handler
+    has left in `not_taken`.
     """
 
-    serve: Callable[[Exchange], Awaitable[bytes | None]]
+    not_taken: NotTaken | None
+
+
+class Handler(NamedTuple):
+    """Handler of one method.  `serve` gets an `Exchange` and returns the answer if the method `is_unary`.
+
+    Else it gets a `Stream` and writes its messages.  It may raise `Aborted`, and `Unread` if it is not unary.
+    """
+
+    serve: Callable[[Any], Awaitable[bytes | None]]
     is_unary: bool
 
 

@@ -2,11 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
+
+from proxy.server.protocol import NotTaken
+
+
+class Answer(Protocol):
+    """Answer of a streaming method, in parts.  `not_taken` is called if the client does not take what was written."""
+
+    not_taken: NotTaken | None
+
+    async def __call__(self, part: Any) -> None:
+        """Write one part."""
+        ...
 
 
 class WriteLimit:
-    """Writes of one call; one that takes longer than `limit_s` ends `scope`, which raises TimeoutError.
+    """Answer of one call; a write that takes longer than `limit_s` ends `scope`, which raises TimeoutError.
 
     One timer serves all writes of a call: a timer for each would cost more than most writes.
     """
@@ -18,8 +30,9 @@ class WriteLimit:
         self._loop = asyncio.get_running_loop()
         self._began_s: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.not_taken: NotTaken | None = None
 
-    async def write(self, part: Any) -> None:
+    async def __call__(self, part: Any) -> None:
         """Write one part."""
         self._began_s = self._loop.time()
         if self._timer is None:

@@ -12,9 +12,9 @@ from typing import Final
 from proxy.server.dispatcher import SERVICE
 from sprocket.grpc_wire.metadata import CLIENT_ID
 
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _SETTINGS, _PING, _WINDOW_UPDATE = 0, 1, 4, 6, 8
-_ACK, _END_STREAM, _END_HEADERS = 1, 1, 4
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
+ACK, END_STREAM, END_HEADERS = 1, 1, 4
 _FRAME_HEAD: Final = 9
 _GRPC_HEAD: Final = 5
 _MAX_STREAM_WINDOW: Final = (1 << 31) - 1
@@ -22,7 +22,8 @@ _MAX_STREAM_WINDOW: Final = (1 << 31) - 1
 _ACKNOWLEDGED_BYTES: Final = 16 * 1024
 
 
-def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """Return one frame."""
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
@@ -32,7 +33,8 @@ def _text(value: str) -> bytes:
     return bytes([len(raw)]) + raw
 
 
-def _fields(table: dict[str, str]) -> bytes:
+def fields(table: dict[str, str]) -> bytes:
+    """Return a header block."""
     return b"".join(b"\0" + _text(name) + _text(value) for name, value in table.items())
 
 
@@ -57,7 +59,7 @@ class Http2Client(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         window = struct.pack(">HI", 4, _MAX_STREAM_WINDOW)  # of a stream: the connection's is the limit
-        transport.write(_PREFACE + _frame(_SETTINGS, 0, 0, window))
+        transport.write(PREFACE + frame(SETTINGS, 0, 0, window))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
@@ -72,8 +74,8 @@ class Http2Client(asyncio.Protocol):
         }  # fmt: skip
         message = struct.pack(">BI", 0, len(request)) + request
         self._transport.write(
-            _frame(_HEADERS, _END_HEADERS, stream, _fields(head))
-            + _frame(_DATA, 0 if is_open else _END_STREAM, stream, message)
+            frame(HEADERS, END_HEADERS, stream, fields(head))
+            + frame(DATA, 0 if is_open else END_STREAM, stream, message)
         )
         return stream
 
@@ -90,18 +92,18 @@ class Http2Client(asyncio.Protocol):
 
     def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         assert self._transport is not None
-        if kind in (_SETTINGS, _PING) and not flags & _ACK:
-            self._transport.write(_frame(kind, _ACK, 0, payload if kind == _PING else b""))
-        elif kind == _DATA:
+        if kind in (SETTINGS, PING) and not flags & ACK:
+            self._transport.write(frame(kind, ACK, 0, payload if kind == PING else b""))
+        elif kind == DATA:
             self._take_data(stream, payload)
-        if kind in (_DATA, _HEADERS) and flags & _END_STREAM:
+        if kind in (DATA, HEADERS) and flags & END_STREAM:
             self._messages.pop(stream, None)
 
     def _take_data(self, stream: int, payload: bytes) -> None:
         assert self._transport is not None
         self._unacknowledged += len(payload)
         if self._reads and self._unacknowledged >= _ACKNOWLEDGED_BYTES:
-            self._transport.write(_frame(_WINDOW_UPDATE, 0, 0, struct.pack(">I", self._unacknowledged)))
+            self._transport.write(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", self._unacknowledged)))
             self._unacknowledged = 0
         found = self._messages.setdefault(stream, bytearray())
         found += payload

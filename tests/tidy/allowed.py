@@ -79,6 +79,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket_cli/commands/token_commands.py", "clock"): "composition root: when a token is issued",
     ("sprocket_cli/commands/token_commands.py", "randomness"): "composition root: keys and ids that nobody can guess",
     ("sprocket_cli/commands/token_commands.py", "disk"): "edge: files with keys that the operator names",
+    ("proxy/server/h2corn_exchange.py", "sleep"): "edge: waits for h2corn to cancel a call whose client has gone",
     ("proxy/server/h2corn_port.py", "network"): "edge: binds the port, which h2corn only serves",
     ("proxy/server/h2corn_port.py", "disk"): "edge: files in memory, from which h2corn reads the certificate",
     ("proxy/server/h2corn_port.py", "sleep"): "edge: waits before a server that ended serves again",
