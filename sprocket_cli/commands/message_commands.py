@@ -143,7 +143,9 @@ def consume(
 ) -> None:
     """Print the messages of TOPIC as they arrive, one per line, and acknowledge them."""
     import asyncio
+    from contextlib import suppress
 
+    from sprocket.client.admin.admin_client import AdminDenied
     from sprocket.client.consumer import Consumer
     from sprocket.client.rebalance.start_offset import ConsumeFrom
     from sprocket.remoting.message.namespaces import with_namespace
@@ -157,7 +159,8 @@ def consume(
     async def consume_all() -> None:
         # A consumer retries without name servers or permissions; a person wants the error at once.
         async with PatientAdminClient(servers.split(";"), credentials=tool_credentials(), tls=tool_tls()) as admin:
-            await admin.cluster_info()
+            with suppress(AdminDenied):  # an account that may only consume
+                await admin.cluster_info()
             await check_may_consume(admin, topic, tags, group)
             continues = await _continues(admin, topic, group)
         if continues:

@@ -2,9 +2,14 @@
 
 import asyncio
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
@@ -13,9 +18,11 @@ import sprocket
 from sprocket import Credentials, Message
 from sprocket.client.errors import ClientError
 from sprocket_cli.mqadmin.main import main
+from tests.dashboard.rig import running
 from tests.sprocket_cli.programs import BROKER_FLAGS, await_masters, server
 
-OWN, OTHER = "shop|orders", "shop|billing"
+OWN, OTHER = "shop|sales", "shop|billing"
+OF_THE_PAGE = "shop|orders"
 _KEYS = (
     "--set", "authenticationEnabled=true",
     "--set", "authorizationEnabled=true",
@@ -124,3 +131,48 @@ def test_an_application_sends_in_its_namespace_alone(tenants: dict[str, Admin], 
                     await mq.producer().send(Message(topic, b"x"))
 
     asyncio.run(send())
+
+
+async def test_an_administrator_sees_nothing_else_in_the_dashboard(tenants: dict[str, Admin], servers: Servers) -> None:
+    paths = ("/", "/topics", "/groups", "/accounts", "/dead-letters", "/messages", "/offsets", "/charts", "/send")
+    async with running(servers.namesrv) as (_, visitor):
+        assert (await visitor.log_in(f"{OWN}%admin", "secret-of-admin")).status == 303
+        shown = {path: await visitor.get(path) for path in paths}
+        for path, page in shown.items():
+            assert page.status in (200, 403), path
+            for hidden in (OTHER, "Shared"):
+                assert hidden not in page.html, (path, hidden)
+        assert f"{OWN}%Paid" in shown["/topics"].html and f"{OWN}%readers" in shown["/groups"].html
+        for path in (f"/topic?topic={quote(f'{OTHER}%Paid')}", f"/group?group={quote(f'{OTHER}%readers')}"):
+            assert (await visitor.get(path)).status in (403, 404), path
+
+
+def blocks_of(heading: str) -> list[str]:
+    """Return the shell commands of a part of the page about namespaces, block by block."""
+    text = (Path(__file__).parents[3] / "docs" / "namespaces.md").read_text(encoding="utf-8")
+    part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^```sh\n(.*?)^```", part, re.DOTALL | re.MULTILINE)
+
+
+def test_the_page_leads_from_nothing_to_the_first_message(servers: Servers) -> None:
+    accounts = (("root", "secret-of-root"), (f"{OF_THE_PAGE}%admin", "page"), (f"{OF_THE_PAGE}%app", "page"))
+    blocks = blocks_of("A tenant, from nothing to the first message")
+    assert len(blocks) == len(accounts)
+    output = ""
+    for (user, password), commands in zip(accounts, blocks, strict=True):
+        environment = os.environ | {
+            "ROCKETMQ_HOME": str(home(servers.folder / "page", user, password)),
+            "NAMESRV_ADDR": servers.namesrv,
+            "SPROCKET_ACCOUNT_PASSWORD": "page",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }
+        done = subprocess.run(
+            ["bash", "-ec", commands], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, (user, done.stdout, done.stderr)
+        output += done.stdout
+    assert f"{OF_THE_PAGE}%admin is its administrator" in output and "order 1" in output
+    refused = subprocess.run(
+        ["sprocket", "namespace", "limits", OF_THE_PAGE], env=environment, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode != 0 and "no permission" in refused.stderr
