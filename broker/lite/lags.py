@@ -35,7 +35,7 @@ class LiteLags:
             return known
         lag = GroupLag()
         self._by_parent.setdefault(parent, {})[group] = lag
-        self._core.offsets.on_light = self._moved
+        self._core.offsets.follow_light(self._moved)
         for number, queue in enumerate(self._queues.of_parent(parent), 1):
             self._look(lag, group, queue, UNKNOWN)
             if not number % _STEP:

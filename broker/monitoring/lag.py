@@ -20,6 +20,7 @@ from sprocket.metrics.distribution import Labels
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
 
 _POP: Final = "CONSUME_POP"
+_MILLISECONDS: Final = "milliseconds"
 # Queues of one step: the store time of a message may be read from the disk.
 _STEP_QUEUES: Final = 8
 _GROUP_LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
@@ -230,7 +231,6 @@ class ConsumerLag:
 
     def metrics(self) -> list[Metric]:
         """Return the metrics."""
-        milliseconds = "milliseconds"
 
         def of_groups(
             name: str, says: str, value: Callable[[GroupLag], int], unit: str = "",
@@ -252,7 +252,7 @@ class ConsumerLag:
             ),
             of_groups(
                 "rocketmq_consumer_lag_latency", "age of the oldest message that a group has not consumed",
-                lambda row: self._age(row.oldest_ms), milliseconds, self._timed,
+                lambda row: self._age(row.oldest_ms), _MILLISECONDS, self._timed,
             ),
             of_groups(
                 "rocketmq_consumer_inflight_messages", "messages that a group got and has not acknowledged",
@@ -260,7 +260,7 @@ class ConsumerLag:
             ),
             of_groups(
                 "rocketmq_consumer_queueing_latency", "age of the oldest message that a group has not got",
-                lambda row: self._age(row.next_ms), milliseconds,
+                lambda row: self._age(row.next_ms), _MILLISECONDS,
             ),
             of_groups(
                 "rocketmq_consumer_ready_messages", "messages that a group can get now", lambda row: row.ready,
@@ -277,12 +277,12 @@ class ConsumerLag:
             ours(
                 "sprocket_consumer_oldest_unacknowledged_age",
                 "age of the oldest message that a group has not acknowledged; also of groups that are not connected",
-                lambda row: self._age(row.oldest_ms), milliseconds,
+                lambda row: self._age(row.oldest_ms), _MILLISECONDS,
             ),
             ours(
                 "sprocket_consumer_stalled_time",
                 "time since the offsets of a group last moved while it has messages to consume, seen at exports",
-                lambda row: row.stalled_ms, milliseconds,
+                lambda row: row.stalled_ms, _MILLISECONDS,
             ),
             ours(
                 "sprocket_consumer_group_connected", "1 if a member of the group is connected and subscribed, else 0",

@@ -78,8 +78,11 @@ class ConsumerOffsets(VersionedTable):
         # Keys that changed since `take_deltas`; None while no replica follows.
         self._touched: set[str] | None = None
         self._is_handed_on = False
-        # Called with group and light topic after a change of a group's offset there, except by a master or a file.
-        self.on_light: Callable[[str, str], None] | None = None
+        self._on_light: Callable[[str, str], None] | None = None
+
+    def follow_light(self, moved: Callable[[str, str], None]) -> None:
+        """Call `moved` with group and light topic after each change of an offset there, except by a master or a file."""
+        self._on_light = moved
 
     def decode(self, content: bytes) -> None:
         """Take over the offsets of the file.  Raises ProtocolError."""
@@ -116,8 +119,8 @@ class ConsumerOffsets(VersionedTable):
         self.changes += 1
         if self._touched is not None:
             self._touched.add(key)
-        if self.on_light is not None and is_light(topic):
-            self.on_light(group, topic)
+        if self._on_light is not None and is_light(topic):
+            self._on_light(group, topic)
         if before is not None and offset < before:
             peer_lines.warning(
                 logger, peer, "event=offset_moved_back group=%s topic=%s queue=%d from=%d to=%d peer=%s",
@@ -155,9 +158,9 @@ class ConsumerOffsets(VersionedTable):
         self.changes += 1
         if self._touched is not None:
             self._touched.update((key for key, _ in self._offsets.entries()) if key is None else (key,))
-        if self.on_light is not None and key is not None and is_light(key):
+        if self._on_light is not None and key is not None and is_light(key):
             topic, group = split(key)
-            self.on_light(group, topic)
+            self._on_light(group, topic)
 
     # Offsets of pulls: delivered messages, committed or not
 
@@ -318,8 +321,8 @@ class ConsumerOffsets(VersionedTable):
                 if own is None or offset > own:
                     self._offsets.put(topic, group, queue_id, offset)
                     count += 1
-                    if self.on_light is not None and is_light(topic):
-                        self.on_light(group, topic)
+                    if self._on_light is not None and is_light(topic):
+                        self._on_light(group, topic)
         if count:
             self.data_version.next(self._clock.wall_ms())
             self._changed()

@@ -64,11 +64,12 @@ class Outcome:
     acked: int
     epochs: int
     answers: Counter[str]
+    module: str = "failover"
     faults: Counter[str] = field(default_factory=Counter)
 
     def report(self) -> str:
         """Everything that is needed to see it again."""
-        again = f"python -m tests.sim.failover.soak --first {self.seed} --seeds 1 --mode {self.mode}"
+        again = f"python -m tests.sim.{self.module}.soak --first {self.seed} --seeds 1 --mode {self.mode}"
         return "\n".join([f"seed {self.seed} mode {self.mode}", *self.tail, *self.problems, f"Again: {again}"])
 
 
@@ -82,6 +83,8 @@ class Elected:
 
 class Run:
     """Everything of one run."""
+
+    module = "failover"
 
     def __init__(self, seed: int, mode: Mode, folder: Path) -> None:
         self.scheduler = Scheduler(seed)
@@ -109,7 +112,7 @@ class Run:
         self.scheduler.run_until(_CALM_S + _STORM_S)
         self._heal(senders)
         home.kill()
-        self.scheduler.run_until(self.scheduler.now + _REST_S)
+        self._rest()
         self._judge(senders)
         for machine in (*self._places, *self._homes):
             machine.kill()
@@ -118,8 +121,12 @@ class Run:
         trace = hashlib.blake2b(repr(happened).encode(), digest_size=16).hexdigest()
         return Outcome(
             self._seed, self._mode.name, self._problems, trace, self.scheduler.trace.tail(), len(senders.acked),
-            len(self._elected), Counter(senders.answers), self._faults,
+            len(self._elected), Counter(senders.answers), self.module, self._faults,
         )  # fmt: skip
+
+    def _rest(self) -> None:
+        """Let the group come to rest, without senders."""
+        self.scheduler.run_until(self.scheduler.now + _REST_S)
 
     def _start(self, machine: Machine) -> None:
         if machine.process is not None or not machine.has_power:
@@ -298,10 +305,10 @@ def _records(content: bytes) -> list[tuple[int, str]]:
     return found
 
 
-def play(seed: int, mode: Mode | None = None) -> Outcome:
+def play(seed: int, mode: Mode | None = None, kind: type[Run] = Run) -> Outcome:
     """The run of a seed."""
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(seed, mode or MODES[seed % len(MODES)], Path(folder))
+        run = kind(seed, mode or MODES[seed % len(MODES)], Path(folder))
         with (
             simulated(),
             patch("pysyncobj.syncobj.monotonicTime", lambda: 1000.0 + run.scheduler.now),

@@ -48,6 +48,7 @@ class Mode:
     in_sync_replicas: int = 1
     all_ack: bool = False
     is_sync_flush: bool = False
+    has_lite: bool = False  # lite topics, which expire soon
 
     def store_config(self, folder: Path) -> StoreConfig:
         """The store of one replica, with small files and short times."""
@@ -66,6 +67,8 @@ class Mode:
             ha_housekeeping_interval=4_000,
             slave_timeout=1_500,
             sync_flush_timeout=1_500,
+            enable_lmq=self.has_lite,
+            enable_multi_dispatch=self.has_lite,
         )
 
 
@@ -96,6 +99,9 @@ class SimReplica:
             check_sync_state_set_period=200,
             sync_broker_metadata_period=1_000,
             controller_heart_beat_timeout_mills=3_000,
+            lite_ttl_check_interval=3_000,
+            lite_event_check_interval=1_000,
+            min_lite_ttl=1_000,
         )
         self.process.call_soon(self._begin, config, mode.store_config(folder))
 
