@@ -81,7 +81,7 @@ class ConsumerOffsets(VersionedTable):
         self._on_light: Callable[[str, str], None] | None = None
 
     def follow_light(self, moved: Callable[[str, str], None]) -> None:
-        """Call `moved` with group and light topic after each change of an offset there, except by a master or a file."""
+        """Call `moved` with group and light topic after changes of an offset there, except by a master or a file."""
         self._on_light = moved
 
     def decode(self, content: bytes) -> None:
