@@ -42,6 +42,7 @@ namespaces (21010 to 21012) are Sprocket's own, see [quotas.md](quotas.md), [nam
 [replication-protocol.md](replication-protocol.md), [security.md](security.md#other-brokers) and
 [failover.md](failover.md#commands).
 
+[compatibility-acceptance.md](compatibility-acceptance.md) has a column for each version of a client that is tested.
 Methods and status codes of gRPC are in [proxy.md](proxy.md#methods), and so are the requests that the proxy serves
 at its [remoting port](proxy.md#remoting-clients).
 

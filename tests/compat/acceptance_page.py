@@ -13,6 +13,8 @@ _HEAD: Final = """\
 Each client is unmodified, and runs all of its scenarios at {servers}. There are a name server and a broker, and for
 gRPC a proxy.
 
+RocketMQ's name server and proxy are those of 5.5.0: Maven Central has none of 5.5.1.
+
 A dash is a scenario that a client does not have.
 """
 _MESSAGE_CHARS: Final = 200
