@@ -10,7 +10,6 @@ RocketMQ's updateTopic adds queues at once, and keys overtake.
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from sprocket.client.admin.static_topics import StaticTopics, masters_of
 from sprocket.client.answers import header_of, route_of
 from sprocket.client.connection.topic_route import topic_route
 from sprocket.client.connection.wakeup import pause
+from sprocket.common.clock import SystemClock
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.stats import OffsetWrapper
 from sprocket.remoting.bodies.topic import PERM_WRITE, SHARDING_QUEUES, TopicConfig
@@ -108,7 +108,7 @@ class TopicGrowth:
         static: StaticTopics,
         say: Say,
         *,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = SystemClock().monotonic,
         pause: Callable[[float], Awaitable[None]] = pause,
     ) -> None:
         """`monotonic` returns seconds, and `pause` waits for some."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.pop.revive.revive_record import ReviveRecord, read_record
-from sprocket.remoting.message.properties import encode, find
+from sprocket.remoting.message.properties import encode, find_last
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, decode
 from tests.broker.pop.revive_rig import HOST, ReviveRig
@@ -60,7 +60,7 @@ def test_damaged_record_raises_nothing(position: int, value: int, body: bytes) -
     whole = decode(memoryview(record), check_crc=False)
     if isinstance(whole, Record):
         assert not isinstance(found, str)
-        assert (found.body, found.tag) == (whole.body, find(bytes(whole.properties), b"TAGS\x01"))
+        assert (found.body, found.tag) == (whole.body, find_last(bytes(whole.properties), b"TAGS\x01"))
 
 
 @pytest.mark.parametrize("size_bytes", [0, 4, 87, 90])
