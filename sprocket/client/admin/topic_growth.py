@@ -33,6 +33,7 @@ from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOf
 from sprocket.static_topic.logical_queues import all_queues
 
 _LOOK_S: Final = 0.2
+_CLOCK: Final = SystemClock()
 
 Say = Callable[[str], None]
 
@@ -108,7 +109,7 @@ class TopicGrowth:
         static: StaticTopics,
         say: Say,
         *,
-        monotonic: Callable[[], float] = SystemClock().monotonic,
+        monotonic: Callable[[], float] = _CLOCK.monotonic,
         pause: Callable[[float], Awaitable[None]] = pause,
     ) -> None:
         """`monotonic` returns seconds, and `pause` waits for some."""

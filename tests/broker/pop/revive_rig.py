@@ -14,6 +14,8 @@ from broker.idempotence.known_ids import KnownIds
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
+from broker.namespace.namespace_table import NamespaceTable
+from broker.namespace.namespaces import Namespaces
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
@@ -61,13 +63,14 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
     def fail(error: SprocketError) -> None:
         raise error
 
+    namespaces = NamespaceTable(ConfigFile(folder / "namespaces.json"), clock, config.plan_version)
     quotas = Quotas(QuotaTable(ConfigFile(folder / "quotas.json"), clock, config.plan_version), clock)
     core = BrokerCore(
         config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
         mappings, groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, config.plan_version), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
-        MessageFlow(), quotas, QuotaReads(quotas, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
+        MessageFlow(), namespaces, Namespaces(namespaces), quotas, QuotaReads(quotas, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
         TieredReads(lambda: config.store, messages, clock, None),
     )  # fmt: skip
     topics.load()
