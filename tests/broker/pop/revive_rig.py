@@ -70,7 +70,8 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
         mappings, groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, config.plan_version), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
-        MessageFlow(), namespaces, Namespaces(namespaces), quotas, QuotaReads(quotas, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
+        MessageFlow(), namespaces, Namespaces(namespaces), quotas,
+        QuotaReads(quotas, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
         TieredReads(lambda: config.store, messages, clock, None),
     )  # fmt: skip
     topics.load()
