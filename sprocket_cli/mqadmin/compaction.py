@@ -13,6 +13,7 @@ _HEAD_BYTES: Final = 8
 
 @click.command("dumpCompactionLog", context_settings=HELP)
 @click.option("-f", "--file", "path", type=click.Path(path_type=Path), help="to dump file name")
+@click.option("-n", "--namesrvAddr", "_servers", expose_value=False, help="Accepted and ignored: no server is asked.")
 def dump_compaction_log(path: Path | None) -> None:
     """Parse compaction log to message.
 

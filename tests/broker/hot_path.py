@@ -18,6 +18,8 @@ from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.held_pulls import HeldPulls
 from broker.message_id import UniqueKeys, host_bytes
 from broker.metrics.message_flow import MessageFlow
+from broker.namespace.namespace_table import NamespaceTable
+from broker.namespace.namespaces import Namespaces
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
 from broker.processor.send import SendProcessor
@@ -86,6 +88,7 @@ class HotPath:
     clock: ManualClock
     flow: MessageFlow
     mappings: TopicQueueMappings
+    namespaces: NamespaceTable
 
     @property
     def address(self) -> str:
@@ -171,7 +174,10 @@ async def hot_path(
     ids = KnownIds(config, message_store, SystemClock(), loop.call_later)
     idempotent = IdempotentSends(config, ids, message_store, waits, SystemClock(), flow)
     mappings = TopicQueueMappings(ConfigFile(settings / "topicQueueMapping.json"), clock, config.plan_version)
-    planner = SendPlanner(config, topics, message_store, clock, below, mappings.by_name)
+    namespaces = NamespaceTable(ConfigFile(settings / "namespaces.json"), clock, config.plan_version)
+    planner = SendPlanner(
+        config, topics, message_store, clock, below, mappings.by_name, namespaces=Namespaces(namespaces)
+    )
     sends = SendProcessor(config, message_store, planner, intake, waits, flow, idempotent)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
@@ -190,7 +196,7 @@ async def hot_path(
     try:
         yield HotPath(
             config, message_store, topics, groups, consumers, offsets, locks, sends, pulls, held, waits, server,
-            client, clock, flow, mappings,
+            client, clock, flow, mappings, namespaces,
         )  # fmt: skip
     finally:
         await client.close()

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 # In the order of taking.  The oldest are forgotten: their servers have bound them by now, or are gone.
 _TAKEN: dict[int, None] = {}
-_MAX_TAKEN = 1000
+# A cluster needs some thirty of the few thousand that a worker of pytest-xdist has.
+_MAX_TAKEN = 300
 _ALL = range(20_000, 32_000)  # below the ephemeral range, so that outgoing connections do not take them
 # Up to eight workers of pytest-xdist have a part each: a port is free until a server binds it, some milliseconds later.
 _PARTS = min(8, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

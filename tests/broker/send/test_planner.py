@@ -10,12 +10,24 @@ import pytest
 
 from broker.send.planner import SendKey, SendPlan, Why
 from broker.topic.attributes import QUEUE_TYPE
+from sprocket.remoting.bodies.namespace import NamespacePolicy
 from sprocket.remoting.bodies.topic import SHARDING_QUEUES, DataVersion, TopicConfig, TopicConfigTable
 from tests.broker.hot_path import HotPath, hot_path
 from tests.broker.plan.changes import mapping, plans_seen
 from tests.tiers import seeds
 
-TOPICS = ("Orders", "Bills", "%RETRY%CG", "%LMQ%a", "Batches", "Keyed", "SELF_TEST_TOPIC", "a.b")
+TOPICS = (
+    "Orders",
+    "Bills",
+    "%RETRY%CG",
+    "%LMQ%a",
+    "Batches",
+    "Keyed",
+    "SELF_TEST_TOPIC",
+    "a.b",
+    "shop%Orders",
+    "Grows",
+)
 CONFIGURATION = (
     "brokerPermission=4", *(3 * ["brokerPermission=6"]), "startAcceptSendRequestTimeStamp=0",
     "startAcceptSendRequestTimeStamp=1700000003000",
@@ -43,6 +55,7 @@ def change(path: HotPath, chance: random.Random, number: int) -> None:
     steps: list[Callable[[], Any]] = [
         update, update, replace, lambda: path.topics.delete(topic), lambda: path.store.delete_topic(topic),
         lambda: path.mappings.put(topic, mapping(topic, chance)), lambda: path.mappings.delete(topic),
+        lambda: path.namespaces.set(NamespacePolicy(name="shop", max_message_bytes=pick((0, 100)))),
         lambda: path.config.update(pick(CONFIGURATION).encode()), lambda: path.clock.advance(1.0),
     ]  # fmt: skip
     pick(steps)()
@@ -66,6 +79,9 @@ async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, se
         path.topics.update([TopicConfig(topic, 2, 2) for topic in ("Bills", "%RETRY%CG", "%LMQ%a")])
         path.topics.update([TopicConfig("Batches", 2, 2, attributes={f"+{QUEUE_TYPE}": "BatchCQ"})])
         path.topics.update([TopicConfig("Keyed", 2, 2, attributes={"+cleanup.policy": "COMPACTION"})])
+        path.topics.update([TopicConfig("Grows", 2, 2, attributes={f"+{SHARDING_QUEUES}": "4"})])
+        path.topics.update([TopicConfig("shop%Orders", 2, 2)])
+        path.namespaces.set(NamespacePolicy(name="shop", max_message_bytes=100))
         path.topics.start()
         seen = await plans_seen(path.send_processor.planner, keys, step)
         assert {None, *Why} <= seen and len(seen) > 8, seen

@@ -149,7 +149,7 @@ CASES = [
     create("with a value that is not allowed", said="no", topic="N2", attributes="+queue.type=Odd"),
     create("with a deletion at once", topic="N3", attributes="-message.type"),
     create("with a wrong format", topic="N4", attributes="queue.type=SimpleCQ"),
-    create("for compaction", topic="N5", attributes="+cleanup.policy=COMPACTION"),
+    create("for compaction", topic="N5", attributes="+cleanup.policy=COMPACTION", said="no"),
     create("changed in what is unchangeable", topic="Fifo", attributes="+queue.type=BatchCQ"),
     Case("delete a blank topic", 215, {"topic": " "}),
     Case("delete a topic of the system", 215, {"topic": "SCHEDULE_TOPIC_XXXX"}),

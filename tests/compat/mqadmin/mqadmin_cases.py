@@ -140,6 +140,7 @@ OPEN: Final = (
     Case("printMsg -t {split} -d true"),
     Case("queryMsgByKey -t {split} -k k1"),
     Case("queryCq -t {topic} -q 0 -i 0 -c 2 -b {master}"),
+    Case("dumpCompactionLog"),
     Case("checkMsgSendRT -t {topic} -a 2 -s 10", masks=((r"(?<= )\d+$", "<ms>"), (r"(?<=: )\d+\.\d+$", "<mean>"))),
     Case("sendMsgStatus -b {broker} -c 2 -s 10", masks=(
         (r"rt=\d+ms", "rt=<ms>"), (r"\b[0-9A-F]{32,}\b", "<id>"), (r"queueOffset=\d+", "queueOffset=<n>"),
