@@ -4,9 +4,9 @@
 
 A name server and a broker are started.  Each client has a connection and a lite topic of its own.  A message is sent to
 one client after the other while its pop is held; its latency is the time until it arrives.  In every second round there
-are three more clients, each of which subscribes the lite topics of all others: one never pops, one pops and never
-acknowledges, one asks as fast as it can and reads no answer.  They are in other groups than the measured clients, and a
-fourth is in their group: it subscribes their lite topics and never pops.
+are three more clients, in other groups than the measured ones.  Each subscribes all lite topics: one never pops, one
+pops and never acknowledges, and one asks as fast as it can and reads no answer.  A fourth is in the group of the
+measured clients: it subscribes their lite topics and never pops.
 """
 
 import argparse

@@ -543,7 +543,7 @@ class MessageStore:
         return list(self._table.by_key)
 
     def usual_queues(self) -> list[tuple[str, int]]:
-        """Return (topic, queue_id) of every queue but light ones, of which there may be very many."""
+        """Return (topic, queue_id) of every queue that is not light: of light ones there may be very many."""
         return list(self._table.usual)
 
     def has_queue(self, topic: str, queue_id: int) -> bool:

@@ -103,7 +103,7 @@ class TokenSettings:
         return locations
 
     def audiences(self, *, of_issuer: bool) -> frozenset[str]:
-        """Return the audiences of which a token must name at least one; if there are none, no audience is checked."""
+        """Return the audiences; a token must name one of them.  Without any, the audience of a token is not checked."""
         return frozenset(_listed(self.open_id_allowed_audiences if of_issuer else self.token_audience))
 
     def check_tokens(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from broker.lite.intervals import UNKNOWN, Intervals
 
 _INTERVAL_MS: Final = 10_000
-# A message is confirmed at most so long after its store time; if later, its place may be too far behind.
+# Longest time from the storing of a message to its confirmation.  After a longer one, its place may be too far behind.
 _CONFIRMED_MS: Final = 5_000
 
 

@@ -2,7 +2,7 @@
 
 As in RocketMQ, a lite topic in which a group has no offset yet has no lag.
 Source: RocketMQ 5.5.1, `LiteConsumerLagCalculator`, which searches the offsets of all groups at each request and
-export, and with liteLagLatencyCollectEnable notes the age of lite topics of which a pop left messages.
+export.  With liteLagLatencyCollectEnable it notes the age of a lite topic when a pop leaves messages in it.
 """
 
 from collections.abc import Generator, Iterable

@@ -1,4 +1,4 @@
-"""Limits of namespaces in force, for planners and for whoever creates something.
+"""The limits of namespaces, as planners and the handlers that create topics and groups ask for them.
 
 A name counts in the namespace that it begins with.  Retry topics and dead-letter topics count in none: a group brings
 them along, and the limit of groups bounds them.

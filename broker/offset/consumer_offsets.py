@@ -234,7 +234,7 @@ class ConsumerOffsets(VersionedTable):
         return _grouped(key for key, _ in self._offsets.entries())
 
     def usual_grouped(self) -> Generator[None, None, dict[str, set[str]]]:
-        """As `grouped`, without light topics, of which there may be very many."""
+        """As `grouped`, without light topics: there may be very many."""
         return _grouped([key for key in self._offsets.usual if not is_light(key)])
 
     def groups_of(self, topic: str) -> set[str]:

@@ -58,7 +58,7 @@ def message_routes(
     static, below = core.mappings.by_name, core.random_below
     planner = SendPlanner(config, topics, store, clock, below, static, core.quotas, core.namespaces)
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
-    static, on_reset, logical_resets = core.mappings.by_name, (pop.reset, pulls.reset), LogicalResets(clock)
+    on_reset, logical_resets = (pop.reset, pulls.reset), LogicalResets(clock)
     offsets = OffsetProcessor(store, topics, groups, core.offsets, core.tier)
     static_offsets = StaticOffsets(offsets, static, brokers, logical_resets)
     resets = ResetProcessor(config, store, core.tier, topics, groups, core.consumers, core.offsets, on_reset)

@@ -18,8 +18,8 @@ from sprocket.remoting.codes import RETRY_AFTER_FIELD, ResponseCode
 
 # Less is nothing: a sum of times that are no whole numbers in binary is off by less.
 _NOTHING: Final = 1e-6
-# For each request over a quota, its connection is not read for so long after those of earlier ones.  So all refusals
-# of one quota and resource are some 1,000 in a second, over however many connections they come.
+# Each request over a quota stops the reading of its connection for this time, which begins when that of the request
+# before it ends.  So one quota refuses some 1,000 requests of a resource in a second, on however many connections.
 _SLOW_S: Final = 0.001
 # What `left` returns if there is no bound.
 UNBOUND: Final = 1 << 62
@@ -108,14 +108,9 @@ class Bucket:
 
     def left(self) -> int:
         """Return the number of tokens after which nothing more is admitted now; 0 if nothing is."""
-        state = self.state
-        if state[_IS_SOFT]:
+        if self.state[_IS_SOFT]:
             return UNBOUND
-        # `_refill`, written for speed: each pull asks.
-        now_s, level = self.now_s(), state[_LEVEL]
-        if now_s > state[_READ_AT_S]:
-            level = min(state[_BURST], level + (now_s - state[_READ_AT_S]) * state[_RATE])
-            state[_LEVEL], state[_READ_AT_S] = level, now_s
+        level = self._refill()
         return ceil(level - _NOTHING) if level > 0 else 0
 
     def wait_s(self) -> float:

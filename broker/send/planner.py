@@ -81,8 +81,7 @@ class SendPlan(ServedPlan):
     `queue` is None if there is none yet: then a kernel takes only messages that wait in a topic of the broker first.
     `sys_flag` is added to that of each message, and so is `flags`, which has RETRY_MARK too.  A topic of type BatchCQ
     `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).  Each send is charged to `buckets`.
-    `needs_key`: the topic is compacted.
-    `limits` are those of the namespace; None without any.
+    `needs_key`: the topic is compacted.  `limits` are those of the namespace; None without any.
     """
 
     topic: str
@@ -273,6 +272,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         keeps_batches = topic.attributes.get(QUEUE_TYPE) == QueueType.BATCH
         is_unsaved = name in self._topics.unsaved
         sharded, limits = sharding_queues(topic.attributes), self._namespaces.send_limits(name)
+        needs_key = is_compacted(topic.attributes)
         if key.queue_id < 0:
             why = Why.ANY_QUEUE
         elif is_unsaved:
@@ -283,7 +283,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             why = Why.RETRY
         elif keeps_batches:
             why = Why.BATCHES
-        elif is_compacted(topic.attributes):
+        elif needs_key:
             why = Why.KEYED
         elif sharded is not None:
             why = Why.SHARDED
@@ -297,7 +297,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             is_retry, keeps_batches, why,
             is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
             buckets=() if self.quotas is None else self.quotas.of_send(name),
-            sharding_queues=sharded, needs_key=is_compacted(topic.attributes), limits=limits,
+            sharding_queues=sharded, needs_key=needs_key, limits=limits,
         )  # fmt: skip
 
     def _static_plan(self, key: SendKey, topic: TopicConfig, detail: TopicQueueMappingDetail) -> SendPlan | Refused:

@@ -6,9 +6,10 @@ from typing import Final
 
 from acl.visible_names import visible_names
 from broker.core import BrokerCore
-from broker.namespace.namespaces import brought_along, count_in
+from broker.namespace.namespaces import brought_along
 from broker.service import Service
 from broker.topic.namespace_topics import check_template
+from sprocket.common.next_turn import at_once
 from sprocket.metrics.declared import Kind, Metric, Value
 from sprocket.metrics.distribution import Labels
 from sprocket.remoting.bodies.namespace import NamespacePolicy, NamespaceUse
@@ -90,10 +91,14 @@ class NamespaceService(Service):
         """Return the metrics of the namespaces for which something is set."""
 
         def used() -> list[tuple[Labels, Value]]:
+            if not self._table.by_name:
+                return []
+            topics, groups = at_once(_counts(self._core.topics.by_name)), at_once(_counts(self._core.groups.by_name))
+            connections = self._connections()
             return [
                 ((name, kind), value)
                 for name in self._table.by_name
-                for kind, value in zip(_KINDS, self._used(name), strict=True)
+                for kind, value in zip(_KINDS, (topics[name], groups[name], len(connections[name])), strict=True)
             ]
 
         def limits() -> list[tuple[Labels, Value]]:
@@ -108,11 +113,6 @@ class NamespaceService(Service):
             Metric("sprocket_namespace_used", Kind.GAUGE, "topics, groups, connections of a namespace", used, labels),
             Metric("sprocket_namespace_limit", Kind.GAUGE, "how many of these a namespace may have", limits, labels),
         ]
-
-    def _used(self, name: str) -> tuple[int, int, int]:
-        core, prefix = self._core, name + SEPARATOR
-        connected = core.consumers.connected(prefix) | core.producers.connected(prefix)
-        return count_in(name, core.topics.by_name), count_in(name, core.groups.by_name), len(connected)
 
 
 def _counts(known: Iterable[str]) -> Generator[None, None, Counter[str]]:

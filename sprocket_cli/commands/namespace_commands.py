@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from sprocket.remoting.message.message_type import MessageType
 from sprocket_cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_json, with_admin
 from sprocket_cli.columns import fitted
-from sprocket_cli.commands.masters import at_masters, cluster_option
+from sprocket_cli.commands.masters import at_masters, changed_at_masters, cluster_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
     from sprocket.remoting.bodies.namespace import NamespacePolicy, NamespaceUse
 
 _AMOUNT: Final = click.IntRange(min=0)
-_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE")
 _ACTIONS: Final = ("All", "Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
 _password_option = click.option(
     "--password", prompt=True, hide_input=True, confirmation_prompt=True, envvar="SPROCKET_ACCOUNT_PASSWORD",
@@ -91,7 +91,7 @@ def _whole(name: str, user: str) -> str:
 @click.option("--max-groups", type=_AMOUNT, default=0, help="Consumer groups.")
 @click.option("--max-connections", type=_AMOUNT, default=0, help="Connections of producers and consumers to a broker.")
 @click.option("--max-message-bytes", type=_AMOUNT, default=0, help="Bytes of a body as it is sent.")
-@click.option("--message-type", "message_types", type=click.Choice(_TYPES), multiple=True,
+@click.option("--message-type", "message_types", type=click.Choice(list(MessageType)), multiple=True,
               help="Type of topics and messages that is allowed; repeatable.")  # fmt: skip
 @click.option("--retention-hours", type=_AMOUNT, default=0, help="Hours for which consumers may read a message.")
 @click.option("--retention-bytes", type=_AMOUNT, default=0, help="Newest bytes of a queue that consumers may read.")
@@ -106,11 +106,8 @@ def limits(name: str, attributes: tuple[str, ...], cluster: str, namesrv: str | 
 
     template = dict(one.partition("=")[::2] for one in attributes)
     wanted = NamespacePolicy(name=name, topic_attributes=template, **values)
-
-    async def ask(admin: "AdminClient") -> list[str]:
-        return list(await at_masters(admin, cluster, lambda address: admin.set_namespace(address, wanted)))
-
-    click.echo(f"the limits of namespace {name} are set at {', '.join(with_admin(namesrv, ask))}")
+    masters = changed_at_masters(namesrv, cluster, lambda admin, address: admin.set_namespace(address, wanted))
+    click.echo(f"the limits of namespace {name} are set at {masters}")
 
 
 @namespace.command("delete")
@@ -119,11 +116,8 @@ def limits(name: str, attributes: tuple[str, ...], cluster: str, namesrv: str | 
 @namesrv_option
 def delete(name: str, cluster: str, namesrv: str | None) -> None:
     """Delete the limits of namespace NAME.  Its topics, groups and accounts stay."""
-
-    async def ask(admin: "AdminClient") -> list[str]:
-        return list(await at_masters(admin, cluster, lambda address: admin.delete_namespace(address, name)))
-
-    click.echo(f"the limits of namespace {name} are deleted at {', '.join(with_admin(namesrv, ask))}")
+    masters = changed_at_masters(namesrv, cluster, lambda admin, address: admin.delete_namespace(address, name))
+    click.echo(f"the limits of namespace {name} are deleted at {masters}")
 
 
 @namespace.command("list")

@@ -7,10 +7,9 @@ import msgspec
 
 from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
 from sprocket_cli.columns import fitted
-from sprocket_cli.commands.masters import at_masters, cluster_option
+from sprocket_cli.commands.masters import at_masters, changed_at_masters, cluster_option
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
     from sprocket.remoting.bodies.quota import Quota, QuotaUse
 
 _NO_LIMITS: Final = ("name", "isSoft", "isClusterWide", "dropsOldest")
@@ -47,11 +46,8 @@ def set_quota(name: str, cluster: str, namesrv: str | None, **limits: Any) -> No
     from sprocket.remoting.bodies.quota import Quota
 
     wanted = Quota(name, **limits)
-
-    async def ask(admin: "AdminClient") -> list[str]:
-        return list(await at_masters(admin, cluster, lambda address: admin.set_quota(address, wanted)))
-
-    click.echo(f"quota {name} is set at {', '.join(with_admin(namesrv, ask))}")
+    masters = changed_at_masters(namesrv, cluster, lambda admin, address: admin.set_quota(address, wanted))
+    click.echo(f"quota {name} is set at {masters}")
 
 
 @quota.command("delete")
@@ -60,11 +56,8 @@ def set_quota(name: str, cluster: str, namesrv: str | None, **limits: Any) -> No
 @namesrv_option
 def delete_quota(name: str, cluster: str, namesrv: str | None) -> None:
     """Delete quota NAME."""
-
-    async def ask(admin: "AdminClient") -> list[str]:
-        return list(await at_masters(admin, cluster, lambda address: admin.delete_quota(address, name)))
-
-    click.echo(f"quota {name} is deleted at {', '.join(with_admin(namesrv, ask))}")
+    masters = changed_at_masters(namesrv, cluster, lambda admin, address: admin.delete_quota(address, name))
+    click.echo(f"quota {name} is deleted at {masters}")
 
 
 @quota.command("list")

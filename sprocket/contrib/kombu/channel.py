@@ -61,7 +61,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     def __init__(self, connection: "Transport", **kwargs: object) -> None:
         super().__init__(connection, **kwargs)
-        self._kinds: dict[str, str] = {}
         self._queues: dict[str, QueueBindings] = {}
         self._arguments: dict[str, dict[str, Any]] = {}
         self._temporary: set[str] = set()
@@ -86,7 +85,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         if type not in _KINDS:
             raise ChannelError(f"exchange {exchange!r} is of type {type!r}; use {', '.join(_KINDS)}")
         super().exchange_declare(exchange, type, durable, auto_delete, arguments, nowait, passive)
-        self._kinds[exchange] = type
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
         """Forget an exchange; its topic stays, with the messages that others may read."""
@@ -131,7 +129,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     def _bind(self, bindings: QueueBindings) -> None:
         queue = bindings.queue
-        self._call(
+        shared_loop.call(
             self.connection.cluster.bind(
                 bindings,
                 list(bindings.subscriptions(self.connection.naming.prefix)),
@@ -139,9 +137,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
                 max_priority=self._arguments.get(queue, {}).get("x-max-priority"),
             )
         )
-
-    def _call(self, work: Any) -> Any:
-        return shared_loop.call(work)
 
     def queue_bind(
         self,
@@ -155,7 +150,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         if not exchange:
             return  # the default exchange is bound to every queue
         bindings = self._bindings(queue)
-        kind = self._kinds.get(exchange) or self.state.exchanges.get(exchange, {}).get("type", DIRECT)
+        kind = self.state.exchanges.get(exchange, {}).get("type", DIRECT)
         if bindings.add(Binding(exchange, kind, routing_key or "")):
             self._bind(bindings)
             self._reopen(queue)
@@ -179,16 +174,16 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         if if_empty and self._size(queue):
             return
         self._close_reader(queue)
-        self._call(self.connection.cluster.delete_queue(queue))
+        shared_loop.call(self.connection.cluster.delete_queue(queue))
         self._queues.pop(queue, None)
         self._temporary.discard(queue)
 
     def _size(self, queue: str) -> int:
-        found: int = self._call(self.connection.cluster.size(self._bindings(queue)))
+        found: int = shared_loop.call(self.connection.cluster.size(self._bindings(queue)))
         return found
 
     def _purge(self, queue: str) -> int:
-        found: int = self._call(self.connection.cluster.purge(self._bindings(queue)))
+        found: int = shared_loop.call(self.connection.cluster.purge(self._bindings(queue)))
         return found
 
     def list_bindings(self) -> list[tuple[str, str, str]]:
@@ -200,7 +195,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def basic_publish(self, message: Payload, exchange: str, routing_key: str, **kwargs: object) -> None:
         """Send to the topic of `exchange`; returns when the broker has stored it."""
         self._inplace_augment_message(message, exchange, routing_key)
-        self._call(self.connection.cluster.send(message, exchange or "", routing_key or ""))
+        shared_loop.call(self.connection.cluster.send(message, exchange or "", routing_key or ""))
 
     def encode_body(self, body: object, encoding: str | None = None) -> tuple[object, str | None]:
         """Return the body as it stands in the payload: text as it is, bytes in base64."""
@@ -250,7 +245,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def _close_reader(self, queue: str) -> None:
         reader = self._readers.pop(queue, None)
         if reader is not None:
-            self._call(reader.close())
+            shared_loop.call(reader.close())
             self.connection.inbox.forget(reader)
 
     def _start(self, queue: str) -> None:
@@ -282,9 +277,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         super().basic_cancel(consumer_tag)
         reader = self._readers.get(queue or "")
         if reader is not None and queue not in self._active_queues:
-            self._call(reader.stop())
+            shared_loop.call(reader.stop())
             for delivery in self.connection.inbox.forget(reader):
-                self._call(reader.give_back(delivery.popped))
+                shared_loop.call(reader.give_back(delivery.popped))
 
     def _get(self, queue: str, timeout: float | None = None) -> Payload:
         """Take one message.  Raises Empty."""
@@ -292,7 +287,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             if delivery.reader.bindings.queue == queue:
                 del self._requeued[at]
                 return self.taken(delivery)
-        found = self._call(self._reader(queue).take(1, wait_s=timeout or 0.0))
+        found = shared_loop.call(self._reader(queue).take(1, wait_s=timeout or 0.0))
         if not found:
             raise Empty
         return self.taken(found[0])
@@ -347,7 +342,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             return
         for queue in list(self._readers):
             reader = self._readers.pop(queue)
-            self._call(reader.close())
+            shared_loop.call(reader.close())
             transport.inbox.forget(reader)
         for queue in self._temporary & self._consumed:
-            self._call(transport.cluster.delete_queue(queue))
+            shared_loop.call(transport.cluster.delete_queue(queue))

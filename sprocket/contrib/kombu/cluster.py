@@ -86,11 +86,11 @@ class Cluster:
         self, bindings: QueueBindings, topics: Collection[str], *, from_now: bool, max_priority: int | None
     ) -> None:
         """Make `topics` exist for the queue; `from_now` lets a queue without an offset begin at their ends."""
+        group = group_of(bindings.queue, self._naming.prefix)
         for topic in topics:
             # The default exchange is everybody's.
             is_own = topic != topic_of("", self._naming.prefix)
             await self._ensure_topic(topic, max_priority if is_own else None)
-            group = group_of(bindings.queue, self._naming.prefix)
             if from_now and (group, topic) not in self._begun:
                 if not await self._has_offset(group, topic):
                     await self._create_group(group)
