@@ -169,13 +169,6 @@ class LiteEvents:
         elif queue in client.queues:
             self._state(client).missed[queue] = None
 
-    def has_events(self, client: LiteClient) -> bool:
-        """Return whether a pop of the client would look at a lite topic."""
-        if client.is_wildcard:
-            return bool(self._shared.get(client.key.group)) or client.key.group in self._unseen
-        state = self._states.get(client)
-        return state is not None and bool(state.events or state.missed)
-
     # Periodic
 
     def check(self) -> Generator[None, None, None]:

@@ -65,9 +65,7 @@ class GroupLag:
                     return found
         return found
 
-    def oldest(
-        self, count: int, time_of: Callable[[str], int]
-    ) -> Generator[None, None, list[tuple[int, str]]]:  # fmt: skip
+    def oldest(self, count: int, time_of: Callable[[str], int]) -> Generator[None, None, list[tuple[int, str]]]:
         """Return times, ms, and queues with the oldest messages that are not consumed, the oldest first; in steps.
 
         `time_of` gives the store time of the first of them in a queue; not positive, if it cannot be read.

@@ -4,7 +4,7 @@ Consumer offsets are stored as physical ones, by the broker of the item that the
 Source: RocketMQ 5.3.3, `ConsumerManageProcessor`, `AdminBrokerProcessor.rewriteRequestForStaticTopic`.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -118,14 +118,8 @@ class StaticOffsets:
 
     async def find(self, request: Request[Any], code: RequestCode, header: Any) -> int:
         """Return the number in the answer to a request with this header about a logical queue.  Raises RequestError."""
-        answer = self._serve(self._logical[code], msgspec.structs.replace(request, code=code, header=header))
-        response = await answer if isinstance(answer, Awaitable) else answer
-        fields = (
-            to_ext_fields(response.header)
-            if isinstance(response, Response) and isinstance(response.header, Header)
-            else {}
-        )
-        number = _number(fields)
+        asked = msgspec.structs.replace(request, code=code, header=header)
+        number = (await _told(self._serve(self._logical[code], asked))).number
         invariant(number is not None, "ends of queues and times are answered with a number")
         assert number is not None
         return number
@@ -139,12 +133,7 @@ class StaticOffsets:
         request = _for_item(asked.request, item, header)
         detail = self._static.get(header.topic)
         if detail is not None and item.bname == detail.bname:
-            answered = self._here[code](request)
-            response = await answered if isawaitable(answered) else answered
-            invariant(isinstance(response, Response), "offsets of physical queues are answered in one step")
-            assert isinstance(response, Response)
-            fields = to_ext_fields(response.header) if isinstance(response.header, Header) else {}
-            return _Answer(response.code, response.remark, _number(fields))
+            return await _told(self._here[code](request))
         received = await self._brokers.ask(item.bname, code, request.header)
         return _Answer(received.code, received.remark, _number(received.ext_fields))
 
@@ -253,6 +242,15 @@ def _for_item(request: Request[Any], item: LogicQueueMappingItem, header: Any) -
     """Return a request with this header to the physical queue of an item."""
     at_item = msgspec.structs.replace(header, queue_id=item.queue_id, lo=False, broker_name=item.bname)
     return msgspec.structs.replace(request, header=at_item)
+
+
+async def _told(given: Answer) -> _Answer:
+    """Return what a handler of this broker answers."""
+    response = await given if isawaitable(given) else given
+    invariant(isinstance(response, Response), "offsets are answered in one step")
+    assert isinstance(response, Response)
+    fields = to_ext_fields(response.header) if isinstance(response.header, Header) else {}
+    return _Answer(response.code, response.remark, _number(fields))
 
 
 def _number(fields: dict[str, str]) -> int | None:

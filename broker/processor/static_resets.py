@@ -14,7 +14,7 @@ import msgspec
 
 from broker.out.other_brokers import OtherBrokers
 from broker.plan.table import Refused
-from broker.processor.admin.resets import ResetProcessor
+from broker.processor.admin.resets import ResetProcessor, check_in_range, named_offset
 from broker.processor.static_offsets import StaticOffsets
 from broker.topic.logical_queue import StaticTopics, led_items, led_queue_ids
 from broker.topic.logical_resets import LogicalPlace, LogicalResets
@@ -130,21 +130,18 @@ class StaticResets:
         """Return the logical offset that the request means.  Raises RequestError."""
         header, find = request.header, self._offsets.find
         topic, queue_id = place.topic, place.queue_id
-        by_offset = header.queue_id >= 0 and header.offset not in (None, -1)
-        if not by_offset and header.timestamp >= 0:
+        offset = named_offset(header)
+        if offset is None and header.timestamp >= 0:
             search = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=header.timestamp)
             return await find(request, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search)
         high = await find(
             request, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
         )
-        if not by_offset:
+        if offset is None:
             return high
         low = await find(request, RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id))
-        assert header.offset is not None
-        if not low <= header.offset <= high:
-            remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-        return header.offset
+        check_in_range(offset, low, high)
+        return offset
 
     async def _within(
         self,

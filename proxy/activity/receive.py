@@ -42,8 +42,6 @@ from sprocket.remoting.message import properties as names
 
 logger = logging.getLogger(__name__)
 
-# Takes a part of the answer in its bytes.
-
 # `ProxyUtils.MAX_MSG_NUMS_FOR_POP_REQUEST`
 _MAX_MESSAGES: Final = 32
 # Messages that the proxy renews for one client.

@@ -31,9 +31,7 @@ def dump_compaction_log(path: Path | None) -> None:
     from sprocket.remoting.headers.pull import PullMessageResponseHeader
     from sprocket.remoting.message.record import MAGIC_BLANK
 
-    header = PullMessageResponseHeader(
-        suggest_which_broker_id=0, next_begin_offset=0, min_offset=0, max_offset=0
-    )  # fmt: skip
+    header = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=0, min_offset=0, max_offset=0)
     try:
         with path.open("rb") as file:
             while True:

@@ -75,7 +75,8 @@ class ResetProcessor:
     def reset(self, request: Request[ResetOffsetRequestHeader]) -> Answer:
         """Reset a group to an offset in one queue, or to a time in one or all queues; respond with the new offsets."""
         header, config = request.header, self._topics.get(request.header.topic)
-        if config is None or header.timestamp < 0:
+        has_no_time = header.timestamp < 0 or (self._is_reset_here(header) and named_offset(header) is not None)
+        if config is None or has_no_time:
             return self._reset(request, {})
         archived = [queue_id for queue_id in range(config.read_queue_nums) if self._tier.has(header.topic, queue_id)]
         return self._reset_archived(request, archived) if archived else self._reset(request, {})
@@ -90,9 +91,13 @@ class ResetProcessor:
     def _reset(self, request: Request[ResetOffsetRequestHeader], archived: Mapping[int, int]) -> Steps:
         """Reset a group; `archived` are the offsets of its time in queues that the object store has a part of."""
         header = request.header
-        if self._config.broker.use_server_side_reset_offset or header.lo is False:
+        if self._is_reset_here(header):
             return self._reset_here(header, archived)
         return self._reset_clients(header, archived, for_cpp=request.language in _CPP)
+
+    def _is_reset_here(self, header: ResetOffsetRequestHeader) -> bool:
+        """Return whether this broker moves the group; else its clients do, always to a time."""
+        return self._config.broker.use_server_side_reset_offset or header.lo is False
 
     def refusal(self, header: ResetOffsetRequestHeader) -> Refusal | None:
         """Return the refusal of a reset of an unknown group or topic by the broker; None for others."""
@@ -151,15 +156,12 @@ class ResetProcessor:
             return found
         if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
             raise RequestError(ResponseCode.INVALID_PARAMETER, f"queueId {queue_id} is none of topic {topic}")
-        if header.offset is None or header.offset == -1:
+        offset = named_offset(header)
+        if offset is None:
             return {queue_id: self._offset_at(topic, queue_id, header.timestamp, archived)}
-        low, high = self._tier.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
-        if header.lo is False and header.offset == NO_OFFSET:
-            return {queue_id: NO_OFFSET}
-        if not low <= header.offset <= high:
-            remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-        return {queue_id: header.offset}
+        if header.lo is not False or offset != NO_OFFSET:
+            check_in_range(offset, self._tier.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id))
+        return {queue_id: offset}
 
     def _offset_at(self, topic: str, queue_id: int, timestamp: int, archived: Mapping[int, int]) -> int:
         if timestamp < 0:
@@ -227,6 +229,18 @@ class ResetProcessor:
             sorted(topics),
         )  # fmt: skip
         return Response()
+
+
+def named_offset(header: ResetOffsetRequestHeader) -> int | None:
+    """Return the offset that a reset of one queue names; None for a reset to a time."""
+    return None if header.queue_id < 0 or header.offset == -1 else header.offset
+
+
+def check_in_range(offset: int, low: int, high: int) -> None:
+    """Raise RequestError for an offset that a queue does not have."""
+    if not low <= offset <= high:
+        remark = f"Target offset {offset} not in consume queue range [{low}-{high}]"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _tell(group: ConsumerGroup, header: ResetOffsetRequestHeader, body: bytes) -> None:

@@ -130,6 +130,20 @@ async def test_a_group_that_is_reset_to_the_beginning_pops_all_messages(tmp_path
         assert sorted(got) == sorted(body(n) for n in range(COUNT))
 
 
+async def test_a_reset_to_an_offset_needs_no_answer_of_the_object_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: RemoteStore, key: str, start: int, end: int) -> bytes:
+        raise Unavailable(f"{key}: 503 Slow Down")
+
+    async with tiered(tmp_path) as one:
+        monkeypatch.setattr(RemoteStore, "get_range", fail)
+        reset = ResetOffsetRequestHeader(group=GROUP, topic=TOPIC, timestamp=0, is_force=True, queue_id=0, offset=7)
+        await one.client.heartbeat("client", TOPIC)
+        await one.client.ask_well(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+        assert one.broker.offsets.query(GROUP, TOPIC, 0) == 7
+
+
 async def test_an_archived_message_that_is_not_acknowledged_comes_again(tmp_path: Path) -> None:
     async with tiered(tmp_path) as one:
         response = await pop(one.client, poll_time=20_000, max_msg_nums=1, queue_id=0, invisible_time=10_000)
