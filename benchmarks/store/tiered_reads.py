@@ -21,11 +21,11 @@ from sprocket.common.clock import SystemClock
 from store.config.store_config import StoreConfig
 from store.message_store import MessageStore, PendingMessage
 from store.queue.get_result import GetResult
-from store.tier.archive_check import footer_of
 from store.tier.archive_view import ArchiveView
 from store.tier.manifest import Manifest
 from store.tier.queue_reads import TierRead
 from store.tier.remote_store import RemoteStore, open_store
+from store.tier.steps import read_footer
 from store.tier.tiered_reads import TieredReads
 from tests.store.tier.read_rig import archive
 
@@ -82,7 +82,7 @@ def filled(root: Path, messages: int, topics: int) -> MessageStore:
 
 async def raw(objects: LimitedStore, manifest: Manifest, at_once: int) -> tuple[float, float]:
     """Return the seconds until the store's first byte, and until all log blocks are here."""
-    parts = [(one.key, block.block) for one in manifest.segments for block in (await footer_of(objects, one)).log]
+    parts = [(one.key, block.block) for one in manifest.segments for block in (await read_footer(objects, one)).log]
     began = time.monotonic()
     first: list[float] = []
     waiting = iter(parts)

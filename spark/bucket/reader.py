@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -13,9 +14,9 @@ from spark.rows.chunk_rows import Rows, chunk_rows, options_for
 from spark.rows.filters import RowFilter
 from spark.wire.records import PulledChunk, PulledSegment
 from store.repair.filler import FILLER_TOPIC
-from store.tier.archive_check import footer_of
 from store.tier.remote_store import RemoteStore
-from store.tier.segment_object import Footer, LogBlock, open_log_block, open_units
+from store.tier.segment_object import Footer, LogBlock, units_in
+from store.tier.steps import read_block, read_footer
 
 # Blocks of 1 MiB that are on their way.
 _AHEAD: Final = 8
@@ -51,7 +52,7 @@ def _keep_topics(chunk: PulledChunk, topics: frozenset[str]) -> None:
 
 async def _blocks(objects: RemoteStore, part: BucketPart) -> list[LogBlock]:
     """Return the blocks of the part, without those that have no record of its topics."""
-    footer = await footer_of(objects, part.segment)
+    footer = await read_footer(objects, part.segment)
     blocks, count = footer.log, len(footer.log)
     mine = blocks[count * part.number // part.count : count * (part.number + 1) // part.count]
     runs = [run for run in footer.runs if footer.topics[run.topic] in part.topics]
@@ -66,11 +67,11 @@ async def _starts(
 ) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """Return the physical offsets of the records of the part's topics, in order."""
     found = [np.empty(0, np.int64)]
-    for run in footer.runs:
-        if footer.topics[run.topic] in part.topics:
-            block = footer.queues[run.block]
-            content = await objects.get_range(part.segment.key, block.position, block.position + block.size_bytes)
-            found.append(open_units(run, block, content)["physical_offset"].astype(np.int64))
+    for number, runs in groupby(footer.runs, lambda run: run.block):
+        wanted = [run for run in runs if footer.topics[run.topic] in part.topics]
+        if wanted:
+            content = await read_block(objects, part.segment, footer.queues[number])
+            found += [units_in(run, content)["physical_offset"].astype(np.int64) for run in wanted]
     return np.sort(np.concatenate(found))
 
 
@@ -79,13 +80,8 @@ def _contents(
 ) -> Iterator[bytes]:
     """Yield the contents of blocks, in order."""
 
-    async def content(one: LogBlock) -> bytes:
-        place = one.block
-        found = await objects.get_range(part.segment.key, place.position, place.position + place.size_bytes)
-        return await asyncio.to_thread(open_log_block, one, found)
-
     async def begun(one: LogBlock) -> asyncio.Task[bytes]:
-        task = asyncio.ensure_future(content(one))
+        task = asyncio.ensure_future(read_block(objects, part.segment, one))
         await asyncio.sleep(0)  # the request goes out now; its answer comes in a thread of the client
         return task
 

@@ -7,6 +7,8 @@ ConsumeQueues, index and timer wheel from it.
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +21,8 @@ from store.backup.manifest import BackupDamaged, Manifest, Part, require
 from store.disk.sealed_file import seal, unseal
 from store.flush.queue_list import QUEUE_LIST_KIND, QueueList, decode, encode
 
-SUFFIX: Final = ".restoring"
+COMMIT_LOG: Final = "commitlog"
+_SUFFIX: Final = ".restoring"
 _QUEUE_LIST: Final = "queuelist"
 
 
@@ -30,23 +33,36 @@ def restore(backup: Path, target: Path, progress: Progress = lambda size_bytes: 
     Raises `StoreError`: `backup` is none or is damaged, `target` is not empty, or space is missing.
     """
     manifest = require(backup)
+    size_bytes = sum(part.size_bytes for part in manifest.tables) + _log_bytes(manifest)
+    with new_store(target, size_bytes) as (building, written):
+        written += [_copied(backup, building, part, manifest, progress) for part in manifest.parts]
+        written.append(write_queue_list(building, manifest.log_end))
+    return manifest
+
+
+@contextmanager
+def new_store(target: Path, size_bytes: int) -> Iterator[tuple[Path, list[Path]]]:
+    """Make the store at `target`: yield a folder beside it, with a CommitLog folder, and the list of files in it.
+
+    The caller writes files there, syncs them, and adds their paths to the list.  At the end the folder gets its name.
+    Raises `StoreError`: `target` is not empty, `size_bytes` are not free, or the disk fails.
+    """
     target = target.absolute()
-    building = target.with_name(target.name + SUFFIX)
+    building = target.with_name(target.name + _SUFFIX)
+    written: list[Path] = []
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise StoreError(f"{target}: is not empty: name a new folder")
         if building.exists():
             shutil.rmtree(building)
-        require_space(building, sum(part.size_bytes for part in manifest.tables) + _log_bytes(manifest))
-        make_directories(building / "commitlog")
-        written = [_copied(backup, building, part, manifest, progress) for part in manifest.parts]
-        written.append(write_queue_list(building, manifest.log_end))
-        sync_folders([*written, building / "commitlog" / "any"])
+        require_space(building, size_bytes)
+        make_directories(building / COMMIT_LOG)
+        yield building, written
+        sync_folders([*written, building / COMMIT_LOG / "any"])
         building.replace(target)
         sync_directory(target.parent)
     except OSError as error:
         raise StoreError(f"{error.filename or target}: {error.strerror or error}") from error
-    return manifest
 
 
 def _log_bytes(manifest: Manifest) -> int:

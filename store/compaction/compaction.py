@@ -176,9 +176,8 @@ class Compaction:
         return min((offset for offset in held if offset is not None), default=None)
 
     def _compacted(self) -> list[ConsumeQueue]:
-        if not self.topics:
-            return []
-        return [queue for queue in self._table if queue.topic in self.topics and isinstance(queue, ConsumeQueue)]
+        queues = [self._table.by_key[key] for key in self._table.usual if key[0] in self.topics] if self.topics else []
+        return [queue for queue in queues if isinstance(queue, ConsumeQueue)]
 
     def _first_new(self, queue: ConsumeQueue) -> int:
         known = self.queues.get((queue.topic, queue.queue_id))

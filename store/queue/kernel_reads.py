@@ -30,7 +30,8 @@ class KernelReads:
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return a queue with an entry for each message; None if there is none, or the topic is compacted."""
-        return self.queues(topic, range(queue_id, queue_id + 1))[0]
+        queue = None if self._is_compacted(topic) else self._table.by_key.get((topic, queue_id))
+        return queue if isinstance(queue, ConsumeQueue) else None
 
     def queues(self, topic: str, queue_ids: range) -> list[ConsumeQueue | None]:
         """Return several queues of a topic."""

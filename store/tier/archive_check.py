@@ -10,10 +10,9 @@ import msgspec
 
 from store.backup.copied_file import Progress
 from store.inspection.finding import Findings, Severity
-from store.tier.archive_view import queues_of
 from store.tier.manifest import NAME, Manifest, QueueRange, SegmentEntry, encode
 from store.tier.object_store import Damaged, NotFound, ObjectInfo, ObjectStore, Version
-from store.tier.segment_object import Footer, open_footer
+from store.tier.steps import read_footer
 
 _AT_ONCE: Final = 4
 _FOLDERS: Final = ("segments", "tables")
@@ -85,25 +84,19 @@ class ArchiveCheck:
 
     async def _footer_fault(self, segment: SegmentEntry) -> str | None:
         try:
-            footer = await footer_of(self._objects, segment)
+            footer = await read_footer(self._objects, segment)
         except Damaged as error:
             return str(error)
         if (footer.start, footer.end) != (segment.start, segment.end):
             return f"its footer says {footer.start} to {footer.end}"
         listed = segment.queues
-        if listed is not None and sorted(queues_of(footer), key=_queue) != sorted(listed, key=_queue):
+        if listed is not None and sorted(footer.queue_ranges(), key=_queue) != sorted(listed, key=_queue):
             return "its footer has other queues than the manifest"
         return None
 
 
 def _queue(queue: QueueRange) -> tuple[str, int]:
     return queue.topic, queue.queue_id
-
-
-async def footer_of(objects: ObjectStore, segment: SegmentEntry) -> Footer:
-    """Return the footer of a segment's object.  Raises an `ObjectStoreError`."""
-    tail = await objects.get_range(segment.key, segment.size_bytes - segment.footer_bytes, segment.size_bytes)
-    return await asyncio.to_thread(open_footer, tail, segment.size_bytes, segment.footer_sha256)
 
 
 async def _sha256(pieces: AsyncIterator[bytes], progress: Progress) -> str:

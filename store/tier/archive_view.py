@@ -10,7 +10,7 @@ from typing import Final
 from store.tier.manifest import Manifest, QueueRange, SegmentEntry, empty
 from store.tier.object_store import ObjectStore
 from store.tier.queue_ranges import QueueRanges
-from store.tier.segment_object import Footer, open_footer
+from store.tier.steps import read_footer
 
 _FOOTERS_AT_ONCE: Final = 8
 
@@ -61,19 +61,5 @@ class ArchiveView:
                 self.ranges = QueueRanges(self.manifest, self._listed)
 
     async def _queues(self, segment: SegmentEntry) -> Sequence[QueueRange]:
-        start = segment.size_bytes - segment.footer_bytes
-        content = await self.objects.get_range(segment.key, start, segment.size_bytes)
-        return await asyncio.to_thread(_queues_in, content, segment.size_bytes)
-
-
-def _queues_in(content: bytes, object_bytes: int) -> list[QueueRange]:
-    return queues_of(open_footer(content, object_bytes))
-
-
-def queues_of(footer: Footer) -> list[QueueRange]:
-    """Return the queues of a segment."""
-    found: dict[tuple[int, int], tuple[int, int]] = {}
-    for run in footer.runs:
-        first, end = found.get((run.topic, run.queue_id), (run.first, run.end))
-        found[run.topic, run.queue_id] = min(first, run.first), max(end, run.end)
-    return [QueueRange(footer.topics[topic], queue_id, *ends) for (topic, queue_id), ends in found.items()]
+        footer = await read_footer(self.objects, segment)
+        return await asyncio.to_thread(footer.queue_ranges)

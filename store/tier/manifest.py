@@ -18,6 +18,7 @@ This module is pure.  `decode` accepts bytes of any origin: its size is limited 
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
@@ -126,16 +127,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def segment_of(self, physical_offset: int) -> SegmentEntry | None:
         """Return the part of the log that has `physical_offset`; None if the archive does not have it."""
-        low, high = 0, len(self.segments)
-        while low < high:
-            middle = (low + high) // 2
-            if self.segments[middle].end <= physical_offset:
-                low = middle + 1
-            else:
-                high = middle
-        if low < len(self.segments) and self.segments[low].start <= physical_offset:
-            return self.segments[low]
-        return None
+        index = bisect_right(self.segments, physical_offset, key=lambda entry: entry.start) - 1
+        return self.segments[index] if index >= 0 and physical_offset < self.segments[index].end else None
 
     def reserve_of(self, topic: str) -> int:
         """Return how long the topic's messages stay in the archive, ms from their store time."""

@@ -2,14 +2,12 @@
 
 from typing import Final
 
-import numpy as np
-
 from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from store.index.key_scan import index_hash
 from store.record.record import Record, decode
 from store.repair.filler import FILLER_TOPIC
 from store.tier.manifest import Manifest
-from store.tier.segment_object import KEY_DTYPE, keys_in
+from store.tier.segment_object import all_keys, keys_in
 from store.tier.steps import Steps, content_of, footer_of
 
 _MAGICS: Final = (MAGIC_V1, MAGIC_V2)
@@ -55,7 +53,7 @@ def offsets_of_key(
         offsets: list[int] = []
         for keys in footer.key_blocks_of(key_hash):
             content = yield from content_of(segment, keys.block)
-            entries = keys_in(np.frombuffer(content, KEY_DTYPE), key_hash)
+            entries = keys_in(all_keys(content), key_hash)
             times = entries["store_timestamp"]
             offsets += entries["physical_offset"][(times >= begin_ms) & (times <= end_ms)].tolist()
         found += sorted((offset for offset in offsets if offset < before), reverse=True)

@@ -8,26 +8,23 @@ one blank.
 
 import asyncio
 import os
-import shutil
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.errors import StoreError
-from sprocket.common.files.atomic_file import sync_directory
-from store.backup.copied_file import Progress, make_directories, require_space, sync_folders, write_file
-from store.backup.restore import SUFFIX, write_queue_list
+from store.backup.copied_file import Progress, write_file
+from store.backup.restore import COMMIT_LOG, new_store, write_queue_list
 from store.layout import file_name
 from store.record.record import blank
 from store.repair.filler import closing_blank, fillers
 from store.tier.manifest import Manifest, SegmentEntry
 from store.tier.object_store import ObjectStore
-from store.tier.segment_object import LogBlock, open_footer, open_log_block
+from store.tier.segment_object import LogBlock
+from store.tier.steps import read_block, read_footer
 from store.tier.tables_object import MAX_BYTES, decode_tables
 
 _BLOCKS_AT_ONCE: Final = 8
-_COMMIT_LOG: Final = "commitlog"
 
 
 @dataclass
@@ -66,8 +63,7 @@ class ArchiveRestore:
     ) -> None:
         self._objects = objects
         self._manifest = manifest
-        self._target = target.absolute()
-        self._building = self._target.with_name(self._target.name + SUFFIX)
+        self._target = target
         self._progress = progress
 
     async def run(self) -> Restored:
@@ -76,39 +72,28 @@ class ArchiveRestore:
         Raises `StoreError`: `target` is not empty, or space is missing; and an `ObjectStoreError`, such as `Damaged`.
         Then there is no store.
         """
-        try:
-            return await self._run()
-        except OSError as error:
-            raise StoreError(f"{error.filename or self._target}: {error.strerror or error}") from error
-
-    async def _run(self) -> Restored:
-        target, building, segments = self._target, self._building, self._manifest.segments
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise StoreError(f"{target}: is not empty: name a new folder")
-        if building.exists():
-            shutil.rmtree(building)
+        segments = self._manifest.segments
         files = {start: list(parts) for start, parts in groupby(segments, self._file_start)}
         size_bytes = self._manifest.segment_bytes
         span = range(min(files, default=0), max(files, default=-size_bytes) + size_bytes, size_bytes)
-        require_space(building, len(files) * size_bytes)
-        make_directories(building / _COMMIT_LOG)
         end = segments[-1].end if segments else 0
         restored = Restored(segments[0].start if segments else 0, end)
         restored.gaps = [(one.end, other.start) for one, other in pairwise(segments) if one.end != other.start]
-        written = [await self._file(start, files.get(start, []), end, restored) for start in span]
-        written += await self._tables(restored)
-        written.append(write_queue_list(building, end))
-        sync_folders([*written, building / _COMMIT_LOG / "any"])
-        building.replace(target)
-        sync_directory(target.parent)
+        with new_store(self._target, len(files) * size_bytes) as (building, written):
+            for start in span:
+                path = building / COMMIT_LOG / file_name(start)
+                await self._file(path, start, files.get(start, []), end, restored)
+                written.append(path)
+            written += await self._tables(building, restored)
+            written.append(write_queue_list(building, end))
         return restored
 
     def _file_start(self, segment: SegmentEntry) -> int:
         return segment.start - segment.start % self._manifest.segment_bytes
 
-    async def _file(self, start: int, parts: list[SegmentEntry], log_end: int, restored: Restored) -> Path:
+    async def _file(self, path: Path, start: int, parts: list[SegmentEntry], log_end: int, restored: Restored) -> None:
         """Write one CommitLog file from the segments in it."""
-        path, size_bytes = self._building / _COMMIT_LOG / file_name(start), self._manifest.segment_bytes
+        size_bytes = self._manifest.segment_bytes
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, size_bytes)
@@ -128,30 +113,26 @@ class ArchiveRestore:
             await asyncio.to_thread(os.fsync, descriptor)
         finally:
             os.close(descriptor)
-        return path
 
     async def _segment(self, descriptor: int, file_start: int, segment: SegmentEntry) -> int:
         """Write the records of one segment; return where they end."""
-        tail_at = segment.size_bytes - segment.footer_bytes
-        tail = await self._objects.get_range(segment.key, tail_at, segment.size_bytes)
-        footer = await asyncio.to_thread(open_footer, tail, segment.size_bytes, segment.footer_sha256)
+        footer = await read_footer(self._objects, segment)
 
         async def block(one: LogBlock) -> None:
-            place = one.block
-            content = await self._objects.get_range(segment.key, place.position, place.position + place.size_bytes)
-            await asyncio.to_thread(lambda: os.pwrite(descriptor, open_log_block(one, content), one.start - file_start))
-            self._progress(place.size_bytes)
+            content = await read_block(self._objects, segment, one)
+            await asyncio.to_thread(os.pwrite, descriptor, content, one.start - file_start)
+            self._progress(one.block.size_bytes)
 
         for at in range(0, len(footer.log), _BLOCKS_AT_ONCE):
             await asyncio.gather(*map(block, footer.log[at : at + _BLOCKS_AT_ONCE]))
         return footer.records_end
 
-    async def _tables(self, restored: Restored) -> list[Path]:
+    async def _tables(self, building: Path, restored: Restored) -> list[Path]:
         entry = self._manifest.tables
         if entry is None:
             return []
         tables = decode_tables((await self._objects.get(entry.key, MAX_BYTES)).content)
         for name, content in tables.items():
-            write_file(self._building / name, content, 0o600)
+            write_file(building / name, content, 0o600)
         restored.tables = sorted(tables)
-        return [self._building / name for name in tables]
+        return [building / name for name in tables]

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_DTYPE
 from store.tier.compression import decompress, short_hash
+from store.tier.manifest import QueueRange
 from store.tier.object_store import Damaged
 
 TRAILER: Final = struct.Struct(">QI")
@@ -111,9 +112,13 @@ class Footer(msgspec.Struct, frozen=True):
         index = bisect_right(self.log, physical_offset, key=lambda block: block.start) - 1
         return self.log[index] if index >= 0 and physical_offset < self.log[index].end else None
 
-    def blocks_between(self, start: int, end: int) -> list[LogBlock]:
-        """Return the log blocks with any of the physical offsets from `start` to before `end`."""
-        return [block for block in self.log if block.start < end and start < block.end]
+    def queue_ranges(self) -> list[QueueRange]:
+        """Return the queues of the segment, for the manifest."""
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        for run in self.runs:
+            first, end = found.get((run.topic, run.queue_id), (run.first, run.end))
+            found[run.topic, run.queue_id] = min(first, run.first), max(end, run.end)
+        return [QueueRange(self.topics[topic], queue_id, *ends) for (topic, queue_id), ends in sorted(found.items())]
 
     def runs_of(self, topic: str, queue_id: int) -> list[QueueRun]:
         """Return the runs of one queue, in order."""
@@ -157,33 +162,22 @@ def footer_bytes_of(trailer: bytes) -> int:
 
 def open_log_block(block: LogBlock, content: bytes) -> bytes:
     """Return the bytes of the log in a block.  Raises `Damaged`."""
-    raw = _open(block.block, content)
+    raw = open_block(block.block, content)
     if len(raw) != block.end - block.start:
         raise Damaged(f"segment object: log block {block.start} has {len(raw)} bytes, not {block.end - block.start}")
     return raw
 
 
-def open_units(run: QueueRun, block: Block, content: bytes) -> Entries:
-    """Return the queue entries of `run` from the content of its block, ``footer.queues[run.block]``."""
-    return units_in(run, _open(block, content))
-
-
-def open_queue_block(block: Block, content: bytes) -> bytes:
-    """Return an expanded queue block, for `units_in`; several runs are in one block.  Raises `Damaged`."""
-    return _open(block, content)
-
-
 def units_in(run: QueueRun, raw: bytes) -> Entries:
-    """Return the queue entries of `run` from its expanded block.  Raises `Damaged`."""
+    """Return the queue entries of `run` from its expanded block, ``footer.queues[run.block]``.  Raises `Damaged`."""
     if run.first_byte + run.count * run.dtype.itemsize > len(raw):
         raise Damaged(f"segment object: queue block {run.block} is too short for a run of {run.count} units")
     units: Entries = np.frombuffer(raw, run.dtype, run.count, run.first_byte)
     return units
 
 
-def open_keys(block: KeyBlock, content: bytes) -> Entries:
-    """Return all entries (`KEY_DTYPE`) of a key block, sorted by hash, equal ones by offset.  Raises `Damaged`."""
-    raw = _open(block.block, content)
+def all_keys(raw: bytes) -> Entries:
+    """Return the entries (`KEY_DTYPE`) of an expanded key block, by hash, equal ones by offset.  Raises `Damaged`."""
     if len(raw) % KEY_DTYPE.itemsize:
         raise Damaged(f"segment object: key block of {len(raw)} bytes has no whole number of entries")
     entries: Entries = np.frombuffer(raw, KEY_DTYPE)
@@ -197,7 +191,8 @@ def keys_in(entries: Entries, key_hash: int) -> Entries:
     return entries[int(first) : int(end)]
 
 
-def _open(block: Block, content: bytes) -> bytes:
+def open_block(block: Block, content: bytes) -> bytes:
+    """Return an expanded block; several runs may be in one.  Raises `Damaged`."""
     if len(content) != block.size_bytes or short_hash(content) != block.sha:
         raise Damaged(f"segment object: the block at {block.position} is not what was written there")
     raw = decompress(content, block.raw_bytes, f"segment object: block at {block.position}")

@@ -151,10 +151,11 @@ class SegmentWriter:
         packed_footer = compress(msgspec.msgpack.encode(footer))
         tail = packed_footer + TRAILER.pack(MAGIC, len(packed_footer))
         self._count(tail)
+        ranges = footer.queue_ranges()
         self._written = Written(
             at, self._position, self._hash.hexdigest(), self._log_hash.hexdigest(), len(tail),
             hashlib.sha256(tail).hexdigest(), self._records, self._dropped, self._first_ms, self._last_ms,
-            list(self._topics), self._ranges(),
+            list(self._topics), ranges if len(ranges) <= MAX_LISTED_QUEUES else None,
         )  # fmt: skip
         yield tail
 
@@ -303,17 +304,6 @@ class SegmentWriter:
     def _count(self, written: bytes) -> None:
         self._position += len(written)
         self._hash.update(written)
-
-    def _ranges(self) -> list[QueueRange] | None:
-        """Return the queues for the manifest; None if they are too many."""
-        found: dict[tuple[int, int], tuple[int, int]] = {}
-        for run in self._runs:
-            first, end = found.get((run.topic, run.queue_id), (run.first, run.end))
-            found[run.topic, run.queue_id] = min(first, run.first), max(end, run.end)
-            if len(found) > MAX_LISTED_QUEUES:
-                return None
-        names = list(self._topics)
-        return [QueueRange(names[topic], queue, *range_) for (topic, queue), range_ in sorted(found.items())]
 
 
 def _units(held: Entries, *, is_batch: bool) -> Entries:

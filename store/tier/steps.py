@@ -6,13 +6,14 @@ So the same code serves a pull, which may wait for blocks, and a pop, which take
 import asyncio
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from store.tier.block_cache import BlockCache, BlockKey, Cached
 from store.tier.fetches import Fetches, Load
 from store.tier.manifest import SegmentEntry
 from store.tier.object_store import ObjectStore
-from store.tier.segment_object import Block, Footer, LogBlock, open_footer, open_log_block, open_queue_block
+from store.tier.segment_object import Block, Footer, LogBlock, open_block, open_footer, open_log_block
 
 T = TypeVar("T")
 # A footer in memory takes about this many times its bytes in the object.
@@ -28,26 +29,26 @@ class Wanted:
     likely: "tuple[Wanted, ...]" = ()
 
     @property
+    def _block(self) -> Block | None:
+        return self.part.block if isinstance(self.part, LogBlock) else self.part
+
+    @property
     def position(self) -> int:
         """First byte in the object."""
-        if self.part is None:
-            return self.segment.size_bytes - self.segment.footer_bytes
-        return (self.part.block if isinstance(self.part, LogBlock) else self.part).position
+        block = self._block
+        return self.segment.size_bytes - self.segment.footer_bytes if block is None else block.position
 
     @property
     def end(self) -> int:
         """One past the last byte in the object."""
-        if self.part is None:
-            return self.segment.size_bytes
-        block = self.part.block if isinstance(self.part, LogBlock) else self.part
-        return block.position + block.size_bytes
+        block = self._block
+        return self.segment.size_bytes if block is None else block.position + block.size_bytes
 
     @property
     def memory_bytes(self) -> int:
         """About how much memory the part takes when it is open."""
-        if self.part is None:
-            return self.segment.footer_bytes * _FOOTER_GROWTH
-        return (self.part.block if isinstance(self.part, LogBlock) else self.part).raw_bytes
+        block = self._block
+        return self.segment.footer_bytes * _FOOTER_GROWTH if block is None else block.raw_bytes
 
     @property
     def key(self) -> BlockKey:
@@ -60,7 +61,7 @@ class Wanted:
             return open_footer(content, self.segment.size_bytes, self.segment.footer_sha256)
         if isinstance(self.part, LogBlock):
             return open_log_block(self.part, content)
-        return open_queue_block(self.part, content)
+        return open_block(self.part, content)
 
 
 Steps: TypeAlias = Generator[Wanted, Cached, T]
@@ -123,8 +124,26 @@ class StepReads:
         return await self._fetches.block(reader, wanted.key, wanted.memory_bytes, self._load(wanted))
 
     def _load(self, wanted: Wanted) -> Load:
-        async def load() -> Cached:
-            content = await self._objects.get_range(wanted.segment.key, wanted.position, wanted.end)
-            return await asyncio.to_thread(wanted.opened, content)
+        return partial(_loaded, self._objects, wanted)
 
-        return load
+
+# Reads without a cache
+
+
+async def read_footer(objects: ObjectStore, segment: SegmentEntry) -> Footer:
+    """Return the footer of a segment's object.  Raises an `ObjectStoreError`."""
+    footer = await _loaded(objects, Wanted(segment, None))
+    assert isinstance(footer, Footer)
+    return footer
+
+
+async def read_block(objects: ObjectStore, segment: SegmentEntry, part: LogBlock | Block) -> bytes:
+    """Return the content of a block of a segment's object.  Raises an `ObjectStoreError`."""
+    content = await _loaded(objects, Wanted(segment, part))
+    assert isinstance(content, bytes)
+    return content
+
+
+async def _loaded(objects: ObjectStore, wanted: Wanted) -> Cached:
+    content = await objects.get_range(wanted.segment.key, wanted.position, wanted.end)
+    return await asyncio.to_thread(wanted.opened, content)

@@ -280,10 +280,6 @@ class TieredReads:
             return None
         return await self._timely(_QUERIES, self._record_at(physical_offset))
 
-    def record_now(self, physical_offset: int) -> memoryview | None:
-        """Return the same if it is in memory."""
-        return self._steps.run_now(self._record_at(physical_offset)) if self.is_on else None
-
     def _record_at(self, physical_offset: int) -> Steps[memoryview | None]:
         return record_at(self._archive.manifest, physical_offset, self._clock.wall_ms())
 

@@ -14,12 +14,13 @@ from store.scan.record_scan import RecordScan
 from store.tier.object_store import Damaged
 from store.tier.segment_object import (
     Block,
+    all_keys,
     footer_bytes_of,
     keys_in,
+    open_block,
     open_footer,
-    open_keys,
     open_log_block,
-    open_units,
+    units_in,
 )
 from store.tier.segment_writer import LogDamaged, LogPart, Written
 from tests.store.insides import commit_log_of
@@ -96,7 +97,7 @@ def test_a_record_of_a_topic_that_is_not_archived_is_replaced_by_one_that_no_que
     footer = footer_of(content)
     for block in footer.keys:
         place = block.block
-        entries = open_keys(block, content[place.position : place.position + place.size_bytes])
+        entries = all_keys(open_block(place, content[place.position : place.position + place.size_bytes]))
         assert not {record.physical_offset for record in secrets} & set(entries["physical_offset"].tolist())
 
 
@@ -111,7 +112,7 @@ def test_queue_entries_are_those_of_the_consume_queue(store: MessageStore) -> No
         at = listed.first
         for run in footer.runs_of(listed.topic, listed.queue_id):
             place = footer.queues[run.block]
-            units = open_units(run, place, content[place.position : place.position + place.size_bytes])
+            units = units_in(run, open_block(place, content[place.position : place.position + place.size_bytes]))
             assert run.first == at
             for unit in units.tolist():
                 assert unit == store.entry(listed.topic, listed.queue_id, at)
@@ -130,7 +131,7 @@ def test_each_key_is_found_by_its_hash(store: MessageStore) -> None:
         found = []
         for block in footer.key_blocks_of(wanted):
             place = block.block
-            entries = open_keys(block, content[place.position : place.position + place.size_bytes])
+            entries = all_keys(open_block(place, content[place.position : place.position + place.size_bytes]))
             found += keys_in(entries, wanted)["physical_offset"].tolist()
         assert found == [record.physical_offset]
 
@@ -144,7 +145,7 @@ def test_units_of_batch_queues_say_how_many_messages_a_record_has(stores: Stores
     footer = footer_of(content)
     (run,) = footer.runs_of("Batches", 0)
     place = footer.queues[run.block]
-    units = open_units(run, place, content[place.position : place.position + place.size_bytes])
+    units = units_in(run, open_block(place, content[place.position : place.position + place.size_bytes]))
     assert units["base_offset"].tolist() == [0, 3, 4]
     assert units["batch_size"].tolist() == [3, 1, 2]
     assert written.queues is not None
@@ -191,9 +192,9 @@ def read_all(content: bytes, written: Written) -> None:
     for log in footer.log:
         open_log_block(log, part(log.block))
     for run in footer.runs:
-        open_units(run, footer.queues[run.block], part(footer.queues[run.block]))
+        units_in(run, open_block(footer.queues[run.block], part(footer.queues[run.block])))
     for keys in footer.keys:
-        open_keys(keys, part(keys.block))
+        all_keys(open_block(keys.block, part(keys.block)))
 
 
 def test_a_footer_of_any_bytes_is_refused_or_read() -> None:
