@@ -144,7 +144,8 @@ class LiteClients:
         action, option = LiteSubscriptionAction.COMPLETE_ADD, None
         if kind.attributes.get("lite.sub.model") and self._rng.random() < 0.5:
             action = LiteSubscriptionAction.PARTIAL_ADD  # takes the lite topics from the other client
-        if kind.resets and self._rng.random() < 0.2:
+        # At the end it must read all, for which it must stop to go back to the first message.
+        if kind.resets and self._rng.random() < 0.2 and self.is_sending:
             action, option = LiteSubscriptionAction.PARTIAL_ADD, OffsetOption(OffsetOptionType.POLICY, 1)
         change = LiteSubscriptionDTO(action, client_id, kind.group, PARENT, list(kind.clients[client_id]), option)
         body = dumps(LiteSubscriptionCtlRequestBody([change]))
