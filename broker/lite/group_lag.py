@@ -15,9 +15,10 @@ _CONFIRMED_MS: Final = 5_000
 
 
 class GroupLag:
-    """Messages that a group has not consumed, by lite topic."""
+    """Messages that a group has not consumed, by lite topic; `is_whole` once all lite topics have been looked at."""
 
     def __init__(self) -> None:
+        self.is_whole = False
         self.total = 0
         self._lags: dict[str, int] = {}
         self._by_lag: dict[int, dict[str, None]] = {}

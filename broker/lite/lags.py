@@ -29,17 +29,19 @@ class LiteLags:
         self._by_parent: dict[str, dict[str, GroupLag]] = {}
 
     def of_group(self, parent: str, group: str) -> Generator[None, None, GroupLag]:
-        """Return the lag of a group, which is kept from now on; the first time all lite topics are read, in steps."""
-        known = self._by_parent.get(parent, {}).get(group)
-        if known is not None:
-            return known
-        lag = GroupLag()
-        self._by_parent.setdefault(parent, {})[group] = lag
+        """Return the lag of a group, which is kept from now on; until it is whole, all lite topics are read, in steps.
+
+        So does everybody who asks meanwhile, because the first one may give up.
+        """
+        lag = self._by_parent.setdefault(parent, {}).setdefault(group, GroupLag())
+        if lag.is_whole:
+            return lag
         self._core.offsets.follow_light(self._moved)
         for number, queue in enumerate(self._queues.of_parent(parent), 1):
             self._look(lag, group, queue, UNKNOWN)
             if not number % _STEP:
                 yield
+        lag.is_whole = True
         return lag
 
     def rows(self, *, with_times: bool) -> Generator[None, None, list[tuple[str, str, int, int]]]:

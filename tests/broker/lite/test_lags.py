@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from broker.server import Broker
+from sprocket.common.next_turn import at_once
 from sprocket.metrics.settings import ExporterType
 from sprocket.remoting.bodies.lite import GetBrokerLiteInfoResponseBody, GetLiteGroupInfoResponseBody
 from sprocket.remoting.codec.fastjson import loads
@@ -124,3 +125,19 @@ async def test_no_path_looks_at_all_lite_topics(tmp_path: Path) -> None:
                 await ack(client, message)
             assert (await _lags(client)).total_lag_count == 0
         assert len([queue for queue in looks if "%LMQ%" in queue]) < _FEW
+
+
+async def test_who_asks_while_another_reads_the_lag_or_has_given_up_gets_all_of_it(tmp_path: Path) -> None:
+    async with lite_broker(tmp_path) as (broker, client):
+        lites = [f"l{number}" for number in range(_COUNT)]
+        await _consumed(client, *lites)
+        for lite in lites:
+            await send_lite(client, lite, b"next")
+        lags = broker.pop.lite.lags
+        given_up, slow = lags.of_group(PARENT, GROUP), lags.of_group(PARENT, GROUP)
+        next(given_up)
+        given_up.close()
+        next(slow)
+        assert at_once(lags.of_group(PARENT, GROUP)).total == _COUNT
+        assert at_once(slow).total == _COUNT
+        assert (await _lags(client)).total_lag_count == _COUNT
