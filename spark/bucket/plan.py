@@ -12,7 +12,7 @@ from spark.options.bucket_options import BucketSettings
 from spark.rows.filters import RowFilter
 from sprocket.common.errors import ConfigError
 from store.tier.manifest import Manifest, SegmentEntry
-from store.tier.open_archive import group_folders, open_archive
+from store.tier.open_archive import open_archives
 from store.tier.remote_store import Access, RemoteStore, open_store
 
 # A task has at least this much to read, compressed, unless there is less.
@@ -51,13 +51,8 @@ def manifests(settings: BucketSettings) -> list[tuple[str, Manifest]]:
     """
 
     async def found() -> list[tuple[str, Manifest]]:
-        archives = []
-        for url in settings.urls:
-            folders = await group_folders(url, access_of(settings)) or [""]
-            for folder in folders:
-                archive = await open_archive(f"{url.rstrip('/')}/{folder}".rstrip("/"), access_of(settings))
-                archives.append((archive.url, archive.manifest))
-        return archives
+        archives = [one for url in settings.urls for one in await open_archives(url.rstrip("/"), access_of(settings))]
+        return [(archive.url, archive.manifest) for archive in archives]
 
     return asyncio.run(found())
 

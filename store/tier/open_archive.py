@@ -1,5 +1,6 @@
 """The archive that a command or a reader without a broker names by its URL."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,21 +28,31 @@ async def open_archive(url: str, access: Access | None = None) -> OpenArchive:
 
     Raises `StoreError` that says what is there, `ConfigError` for a wrong URL, and an `ObjectStoreError`.
     """
+    with suppress(NotFound):
+        return await _opened(url, access)
+    folders = await _groups_below(url, access)
+    if len(folders) == 1:
+        return await _opened(folders[0], access)
+    listed = ", ".join(folder.removeprefix(f"{url.rstrip('/')}/") for folder in folders[:_MAX_LISTED])
+    raise StoreError(f"{url}: has the archives of {len(folders)} groups; name one: {listed}")
+
+
+async def open_archives(url: str, access: Access | None = None) -> list[OpenArchive]:
+    """Return the archive at `url`, or those of all groups below it.  Raises as `open_archive`."""
+    with suppress(NotFound):
+        return [await _opened(url, access)]
+    return [await _opened(folder, access) for folder in await _groups_below(url, access)]
+
+
+async def _opened(url: str, access: Access | None) -> OpenArchive:
     objects = open_store(url, access)
-    try:
-        found = await objects.get(NAME, MAX_BYTES)
-    except NotFound:
-        folders = await group_folders(url, access)
-        if len(folders) == 1:
-            return await open_archive(f"{url.rstrip('/')}/{folders[0]}", access)
-        if not folders:
-            raise StoreError(f"{url}: is no store and no archive: there is no {NAME} in it, nor below it") from None
-        listed = ", ".join(folders[:_MAX_LISTED])
-        raise StoreError(f"{url}: has the archives of {len(folders)} groups; name one: {listed}") from None
+    found = await objects.get(NAME, MAX_BYTES)
     return OpenArchive(url, objects, decode(found.content), found.version)
 
 
-async def group_folders(url: str, access: Access | None = None) -> list[str]:
-    """Return the folders of all groups below `url`."""
+async def _groups_below(url: str, access: Access | None) -> list[str]:
+    """Return the URLs of all groups' folders below `url`, at least one.  Lists all objects there."""
     found = [info.key async for info in open_store(url, access).list("") if info.key.endswith(_SUFFIX)]
-    return sorted(key.removesuffix(_SUFFIX) for key in found)
+    if not found:
+        raise StoreError(f"{url}: is no store and no archive: there is no {NAME} in it, nor below it")
+    return sorted(f"{url.rstrip('/')}/{key.removesuffix(_SUFFIX)}" for key in found)

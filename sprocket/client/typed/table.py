@@ -107,6 +107,7 @@ class Table(Mapping[str, T], Generic[T]):
         self._watches: WeakSet[_Watch] = WeakSet()
         self._rows: Rows[T] = Rows(self._changed)
         self._progressed = Wakeup()
+        self._opening = asyncio.Lock()  # one start at a time
         self._is_loaded = self._is_closed = False
         self._failure: ClientError | None = None
 
@@ -125,16 +126,20 @@ class Table(Mapping[str, T], Generic[T]):
         await self.close()
 
     async def start(self) -> None:
-        """Read all that the topic has now; a second call does nothing.
+        """Read all that the topic has now; a second call waits for the first, or does nothing.
 
         Raises TopicNotFound, NameServerUnreachable, PermissionDenied, ClientClosed.
         """
-        if self._is_closed:
-            raise ClientClosed(f"the table of {self.topic} is closed; make a new one")
-        if self._instance.is_open:
-            return
-        if self._owner is not None:
-            self._owner.check_open()
+        async with self._opening:
+            if self._is_closed:
+                raise ClientClosed(f"the table of {self.topic} is closed; make a new one")
+            if not self._instance.is_open:
+                if self._owner is not None:
+                    self._owner.check_open()
+                await self._start()
+                await join(self._owner, self)
+
+    async def _start(self) -> None:
         await self._instance.open()
         try:
             route = await self._instance.refresh_route(self.topic)
@@ -145,7 +150,6 @@ class Table(Mapping[str, T], Generic[T]):
         except BaseException:
             await self._instance.close()
             raise
-        await join(self._owner, self)
 
     async def close(self) -> None:
         """Stop reading; `watch` ends, and the values stay as they were."""

@@ -48,6 +48,27 @@ async def test_a_table_has_the_last_value_of_each_key(prices: tuple[sprocket.Con
         await table.at_least(SendResult(sprocket.SendStatus.SEND_OK, "", "", nowhere, 7), timeout_s=30)
 
 
+async def test_a_second_start_returns_no_earlier_than_the_table_is_read(
+    prices: tuple[sprocket.Connection, str],
+) -> None:
+    mq, name = prices
+    await mq.topic(name, Price).send(Price(1), key="a", sharding_key="a")
+    table = mq.table(name, Price)
+
+    async def seen() -> dict[str, Price]:
+        await table.start()
+        return dict(table)
+
+    first = asyncio.ensure_future(table.start())
+    others = []
+    while not first.done():
+        others.append(asyncio.ensure_future(seen()))
+        await asyncio.sleep(0.001)
+    assert all(found == {"a": Price(1)} for found in await asyncio.gather(*others))
+    await first
+    await table.close()
+
+
 async def test_a_watch_gives_each_change_once_with_the_last_value(prices: tuple[sprocket.Connection, str]) -> None:
     mq, name = prices
     async with mq.table(name, Price) as table:
