@@ -29,6 +29,10 @@ class GroupLag:
         """Return the number of lite topics with a lag."""
         return len(self._lags)
 
+    def has_all(self) -> None:
+        """Note that all lite topics have been looked at."""
+        self.is_whole = True
+
     def of(self, queue: str) -> int:
         """Return the lag in a queue."""
         return self._lags.get(queue, 0)

@@ -41,7 +41,7 @@ class LiteLags:
             self._look(lag, group, queue, UNKNOWN)
             if not number % _STEP:
                 yield
-        lag.is_whole = True
+        lag.has_all()
         return lag
 
     def rows(self, *, with_times: bool) -> Generator[None, None, list[tuple[str, str, int, int]]]:
