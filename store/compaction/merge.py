@@ -11,7 +11,6 @@ times only, and at most about half of what is kept is outdated.
 Everything is read by name, not through the store's open files, because this runs in a thread of its own.
 """
 
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from store.layout import (
     CONSUME_QUEUE_UNIT_BYTES,
     file_name,
 )
+from store.queue.batch_consume_queue import ENTRY
 from store.queue.consume_queue import BLANK_SIZE
 from store.record.record import Record, decode
 
@@ -39,8 +39,6 @@ _WINDOW_BYTES: Final = 64 * 1024
 _WRITE_BYTES: Final = 256 * 1024
 _UNITS_AT_ONCE: Final = 4096
 _NO_SEGMENTS: Final = 1 << 62
-# `BATCH_CONSUME_QUEUE_DTYPE`
-_UNIT: Final = struct.Struct(">qiqqqhii")
 
 
 class Unit(NamedTuple):
@@ -264,7 +262,7 @@ class PartWriter:
         """Append a record.  Raises `DiskFull` or `DiskFailed`."""
         self._pending[0].extend(content)
         self._pending[1].extend(
-            _UNIT.pack(self.log_bytes, unit.size_bytes, unit.tags_code, store_timestamp, unit.queue_offset, 1, -1, 0)
+            ENTRY.pack(self.log_bytes, unit.size_bytes, unit.tags_code, store_timestamp, unit.queue_offset, 1, -1, 0)
         )
         self.log_bytes += unit.size_bytes
         self.records += 1

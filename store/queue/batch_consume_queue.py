@@ -24,7 +24,7 @@ from store.queue.logic_queue import Entry
 from store.record.record import Record, topic_field
 
 UNIT: Final = BATCH_CONSUME_QUEUE_UNIT_BYTES
-_UNIT: Final = struct.Struct(">qiqqqhii")
+ENTRY: Final = struct.Struct(">qiqqqhii")
 _FIELDS: Final = 8
 _BASE_AND_COUNT: Final = struct.Struct(">qh")
 _BASE_AT: Final = 28
@@ -118,7 +118,7 @@ class BatchConsumeQueue:
 
     def write_pending(self) -> None:
         fields = self.pending
-        content = b"".join([_UNIT.pack(*fields[at : at + _FIELDS]) for at in range(0, len(fields), _FIELDS)])
+        content = b"".join([ENTRY.pack(*fields[at : at + _FIELDS]) for at in range(0, len(fields), _FIELDS)])
         self._files.write(self._next_unit * UNIT, content)
         self._next_unit += len(fields) // _FIELDS
         self.written_offset = self.next_offset
@@ -199,7 +199,7 @@ class BatchConsumeQueue:
         located = self._files.locate(unit * UNIT)
         if located is None:
             return None
-        physical_offset, size, tags_code, *_ = _UNIT.unpack_from(located[0].view, located[1])
+        physical_offset, size, tags_code, *_ = ENTRY.unpack_from(located[0].view, located[1])
         return physical_offset, size, tags_code
 
     def _span(self, unit: int) -> tuple[int, int]:

@@ -31,18 +31,11 @@ class QueueRanges:
                 if pieces and queue.first < pieces[-1].end:
                     pieces.clear()  # the topic was deleted, and created again
                 pieces.append(Piece(queue.first, queue.end, segment))
+        # Names of all topics with messages in the archive.
+        self.topics = frozenset(topic for topic, _ in self._pieces)
 
     def __contains__(self, key: tuple[str, int]) -> bool:
         return key in self._pieces
-
-    @property
-    def topics(self) -> set[str]:
-        """Names of all topics with messages in the archive."""
-        return {topic for topic, _ in self._pieces}
-
-    def queues(self) -> list[tuple[str, int]]:
-        """Return (topic, queue id) of each queue."""
-        return list(self._pieces)
 
     def readable(self, topic: str, queue_id: int, now_ms: int) -> Sequence[Piece]:
         """Return the pieces that consumers may still read, oldest first."""
