@@ -30,7 +30,7 @@ from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from sprocket.remoting.message.properties import IDEMPOTENCE_ID, SHARDING_KEY, find_last
+from sprocket.remoting.message.properties import EXPECTED_OFFSET, IDEMPOTENCE_ID, SHARDING_KEY, find_last, parse
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import Action, Resource, Route, Traffic
@@ -49,6 +49,8 @@ class SendStore(Protocol):
     """Part of `MessageStore` that a send needs."""
 
     def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
+
+    def next_offset(self, topic: str, queue_id: int, /) -> int: ...
 
 
 class SendProcessor:
@@ -279,9 +281,14 @@ class SendProcessor:
             count = sum(message_count(message.properties) for message in messages)
             self.planner.spend(plan, callers, request, count)
         if have_ids and self._idempotent.takes_any(messages, plan):
+            if EXPECTED_OFFSET in (request.header.properties or ""):
+                remark = f"{EXPECTED_OFFSET} and {IDEMPOTENCE_ID} exclude each other: send one of them."
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
             self._send_once(request, plan.topic, messages, key)
             return
         kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
+        if EXPECTED_OFFSET in (request.header.properties or ""):
+            self._check_offset(request, plan, messages[0])
         appended = self._store.append(messages)
         self._flow.stored(messages, appended)
         if kept_as_one:
@@ -302,6 +309,17 @@ class SendProcessor:
             self._wait(appended, answer)
         else:
             answer(None, ResponseCode.SUCCESS)
+
+    def _check_offset(self, request: Request[Any], plan: SendPlan, first: PendingMessage) -> None:
+        """Raise RequestError unless the next message of the queue gets the offset that the batch names."""
+        wanted = parse(request.header.properties).get(EXPECTED_OFFSET, "")
+        ends_at = self._store.next_offset(first.topic, first.queue_id)
+        if plan.keeps_batches or plan.logical_id is not None:
+            remark = f"{EXPECTED_OFFSET} is for queues of type SimpleCQ that are not logical: send without it."
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if wanted != str(ends_at):
+            remark = f"The queue ends at offset {ends_at}, and the batch was for {wanted[:20]}: nothing was stored."
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def _send_once(
         self, request: Request[Any], topic: str, messages: list[PendingMessage], batch_key: str | None = None

@@ -129,6 +129,8 @@ class MessageIntake:
         """Return the message of a request that is no batch, and its unique key."""
         header: SendHeader = request.header
         properties = self._properties(header)
+        if names.EXPECTED_OFFSET in properties:
+            raise self._illegal(f"{names.EXPECTED_OFFSET} is for batches: send the message as a batch.")
         self._enter_lite_topic(plan.topic, properties)
         key = properties.setdefault(names.UNIQ_KEY, "") or self._unique_keys.next()
         properties[names.UNIQ_KEY] = key
@@ -253,6 +255,7 @@ class MessageIntake:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         if names.IDEMPOTENCE_ID in properties:
             raise self._illegal(f"A batch has no {names.IDEMPOTENCE_ID}: give each of its messages its own.")
+        properties.pop(names.EXPECTED_OFFSET, None)  # a condition of the request, which is not stored
         sys_flag = header.sys_flag | plan.sys_flag
         if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
             raise self._illegal("A batch cannot have a delay or be part of a transaction.")

@@ -342,10 +342,18 @@ class Producer:
         await self._sender.send_oneway(request, await self._placed(message, queue), sharding_key)
 
     async def send_batch(
-        self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_s: float | None = None
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        at_offset: int | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
         """Send `messages` as one request; all of them go to one queue, or none does.
 
+        With `at_offset` a Sprocket broker stores them only if the first one gets that offset in `queue`.  Otherwise
+        BrokerRefused has the code ILLEGAL_OPERATION: another send was there before, or an attempt of this one whose
+        answer was lost.
         Raises as `send`; IllegalMessage also when they differ in topic or `wait_store_ok`, have a delay, a
         priority or a lite topic, or are larger together than maxMessageSize.
         """
@@ -353,13 +361,21 @@ class Producer:
         batch = list(messages)
         for message in batch:
             self._check_place(message, queue, None, timeout_s)
-        return await self._send_together(batch, queue, timeout_s)
+        if at_offset is not None:
+            arguments.whole("at_offset", at_offset, 0)
+            if queue is None or self._settings.idempotent:
+                raise IllegalArgument("at_offset needs a queue, and a producer that is not idempotent")
+        return await self._send_together(batch, queue, timeout_s, at_offset)
 
     async def _send_together(
-        self, batch: Sequence[Message], queue: MessageQueue | None = None, timeout_s: float | None = None
+        self,
+        batch: Sequence[Message],
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+        at_offset: int | None = None,
     ) -> SendResult:
         self._instance.check_open()
-        request = batch_request(batch, self._settings, self._instance.identity.new_unique_id)
+        request = batch_request(batch, self._settings, self._instance.identity.new_unique_id, at_offset)
         await self._sender.take_room(len(request.body))
         try:
             return await self._sender.send(request, queue=queue, timeout_s=timeout_s)

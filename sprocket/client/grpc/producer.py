@@ -210,7 +210,11 @@ class GrpcProducer(Producer):
         return self._sender
 
     async def _send_together(
-        self, batch: Sequence[Message], queue: MessageQueue | None = None, timeout_s: float | None = None
+        self,
+        batch: Sequence[Message],
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+        at_offset: int | None = None,
     ) -> SendResult:
         """Send `batch` as entries of one call; the result has all ids and the place of the first message."""
         self._instance.check_open()

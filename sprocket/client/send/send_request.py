@@ -220,10 +220,13 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
     return request
 
 
-def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: Callable[[], str]) -> SendRequest:
+def batch_request(
+    messages: Sequence[Message], settings: SendSettings, new_id: Callable[[], str], at_offset: int | None = None
+) -> SendRequest:
     """Return `messages` as one request.  Raises IllegalMessage when they may not be one batch.
 
-    All must have one topic, which is no retry topic, one `wait_store_ok`, and no delay.
+    All must have one topic, which is no retry topic, one `wait_store_ok`, and no delay.  With `at_offset` the first one
+    must get that queue offset.
     """
     if not messages:
         raise IllegalMessage("a batch holds at least one message")
@@ -244,6 +247,8 @@ def batch_request(messages: Sequence[Message], settings: SendSettings, new_id: C
             f"the batch has {len(body)} bytes, at most {settings.max_message_size} (maxMessageSize); send fewer at once"
         )
     properties = names.encode({names.UNIQ_KEY: new_id(), names.WAIT: "true" if first.wait_store_ok else "false"})
+    if at_offset is not None:
+        properties += names.encode({names.EXPECTED_OFFSET: str(at_offset)})
     request = SendRequest(first.topic, body, properties, ",".join(ids))
     request.code = int(RequestCode.SEND_BATCH_MESSAGE)
     return IdempotentRequest(request, first.unique_key) if settings.idempotent else request
@@ -269,7 +274,7 @@ def _check_batched(message: Message, first: Message) -> None:
         raise IllegalMessage("a reply cannot be sent in a batch")
     if message.wait_store_ok != first.wait_store_ok:
         raise IllegalMessage("all messages of a batch have the same wait_store_ok")
-    if not arguments.body(message.body):
+    if not (arguments.body(message.body) or message.keys):  # as `single_request`
         raise IllegalMessage("the body is empty; a message carries at least one byte")
     arguments.whole("flag", message.flag, -(1 << 31), (1 << 31) - 1, IllegalMessage)
 

@@ -63,9 +63,15 @@ class _Producing(Blocking[P]):
         self._call(self._aio.send_oneway(message, queue=queue, sharding_key=sharding_key))
 
     def send_batch(
-        self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_s: float | None = None
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        at_offset: int | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
-        return self._call(self._aio.send_batch(list(messages), queue=queue, timeout_s=timeout_s))
+        batch = list(messages)
+        return self._call(self._aio.send_batch(batch, queue=queue, at_offset=at_offset, timeout_s=timeout_s))
 
     def send_many(self, messages: Iterable[Message], *, window: int = 256) -> Iterator[SendResult]:
         """Yield results in order; `messages` are taken `window` at a time."""

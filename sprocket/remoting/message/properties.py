@@ -44,6 +44,8 @@ INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 # Id under which a Sprocket broker stores a message once.  Not in RocketMQ.  Every send path already looks for INNER_,
 # so that messages without an id cost nothing.
 IDEMPOTENCE_ID: Final = "INNER_IDEMPOTENCE_ID"
+# Queue offset that the first message of a batch must get; else a Sprocket broker stores nothing.  Not in RocketMQ.
+EXPECTED_OFFSET: Final = "INNER_EXPECTED_OFFSET"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
@@ -77,6 +79,7 @@ RESERVED: Final = frozenset(
     | {"TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", MSG_REGION, TRACE_ON, "CONSUME_START_TIME"}
     | {IDEMPOTENCE_ID, INNER_NUM, INNER_BASE, "INSTANCE_ID", "__CRC32#", TRANSACTION_PREPARED_QUEUE_OFFSET}
     | {CORRELATION_ID, REPLY_TO_CLIENT, TTL, MSG_TYPE, ARRIVE_TIME, PUSH_REPLY_TIME, PRIORITY, LITE_TOPIC}
+    | {EXPECTED_OFFSET}
 )
 
 
