@@ -24,7 +24,7 @@ from sprocket.common.errors import SprocketError
 from sprocket.remoting.client import RemotingClient
 from store.delivery import Delivery
 from store.message_store import MessageStore
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,8 @@ from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.routes import Route, RouteTable
 from sprocket.remoting.rpc_latency import RpcLatency
 from store.message_store import MessageStore
-from store.tier.archive_view import ArchiveView
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.archive_view import FOOTERS, ArchiveView
+from store.tier.reads.tiered_reads import TieredReads
 from store.timer.timer_message_store import TimerMessageStore
 
 
@@ -278,7 +278,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
     account = server_account(config.broker)
     table = QuotaTable(environment.file("quotas.json"), clock, config.plan_version)
     quotas = Quotas(table, clock, None if account is None else account.access_key)
-    view = None if process.archive is None else ArchiveView(process.archive)
+    view = None if process.archive is None else ArchiveView(process.archive, config.store.store_path_root_dir / FOOTERS)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),

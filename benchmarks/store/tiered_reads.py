@@ -21,13 +21,13 @@ from sprocket.common.clock import SystemClock
 from store.config.store_config import StoreConfig
 from store.message_store import MessageStore, PendingMessage
 from store.queue.get_result import GetResult
-from store.tier.archive_view import ArchiveView
 from store.tier.manifest import Manifest
-from store.tier.queue_reads import TierRead
+from store.tier.reads.archive_view import FOOTERS, ArchiveView
+from store.tier.reads.queue_reads import TierRead
+from store.tier.reads.steps import read_footer
+from store.tier.reads.tiered_reads import TieredReads
 from store.tier.remote_store import RemoteStore, open_store
-from store.tier.steps import read_footer
-from store.tier.tiered_reads import TieredReads
-from tests.store.tier.read_rig import archive
+from tests.store.tier.reads.read_rig import archive
 
 TOPIC = "Orders0"
 HOST = bytes((10, 1, 2, 3)) + (5432).to_bytes(4, "big")
@@ -119,10 +119,10 @@ async def run(args: argparse.Namespace, root: Path) -> None:
     rows = []
     for _ in range(args.rounds):
         raw_first, raw_all = await raw(objects, manifest, store.config.tiered_store_max_reads_per_group)
-        reads = TieredReads(
-            lambda: store.config, cast(MessageStore, Drained(store)), SystemClock(), ArchiveView(objects)
-        )
+        view = ArchiveView(objects, root / FOOTERS)
+        reads = TieredReads(lambda: store.config, cast(MessageStore, Drained(store)), SystemClock(), view)
         await reads.adopt(manifest)
+        await view.fetch_footers()  # as a broker has them soon after it read the manifest
         began_s = time.process_time()
         first, whole, size_bytes = await consumed(reads, end)
         rows.append((raw_first * 1e3, first * 1e3, raw_all, whole, size_bytes, time.process_time() - began_s))

@@ -5,7 +5,7 @@ Source of the names: RocketMQ 5.3.3, `TieredStoreMetricsConstant`.
 
 from broker.service import Service
 from sprocket.metrics.declared import Kind, Metric, Read
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 
 
 class ArchiveReads(Service):

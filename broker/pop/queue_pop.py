@@ -28,7 +28,7 @@ from sprocket.remoting.message.pop_extra_info import PopHandle, msg_offsets_entr
 from sprocket.remoting.message.topic_names import is_light
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.multi_dispatch import offset_in
-from store.tier.queue_reads import TierRead
+from store.tier.reads.queue_reads import TierRead
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from sprocket.remoting.headers.offset import (
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
 from store.message_store import Boundary, MessageStore
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 
 
 class OffsetProcessor:

@@ -37,8 +37,8 @@ from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.kernel_reads import KernelReads
 from store.queue.queue_reader import MessageFilter
-from store.tier.queue_reads import TierRead
-from store.tier.tiered_reads import Respond, TieredReads
+from store.tier.reads.queue_reads import TierRead
+from store.tier.reads.tiered_reads import Respond, TieredReads
 
 logger = logging.getLogger(__name__)
 

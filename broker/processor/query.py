@@ -22,7 +22,7 @@ from store.index.message_query import MessageQuery, verified_record
 from store.message_store import MessageStore
 from store.record.record import Record, decode
 from store.tier.object_store import ObjectStoreError
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 
 # A query finds messages that were sent right before it: max wait for the index, s.
 _CATCH_UP_S: Final = 0.5

@@ -36,7 +36,7 @@ from store.config.delay_levels import parse_delay_levels
 from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import is_file_name
 from store.record.record import Record, TagsCodes, decode
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 

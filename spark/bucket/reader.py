@@ -14,9 +14,9 @@ from spark.rows.chunk_rows import Rows, chunk_rows, options_for
 from spark.rows.filters import RowFilter
 from spark.wire.records import PulledChunk, PulledSegment
 from store.repair.filler import FILLER_TOPIC
+from store.tier.reads.steps import read_block, read_footer
 from store.tier.remote_store import RemoteStore
 from store.tier.segment_object import Footer, LogBlock, units_in
-from store.tier.steps import read_block, read_footer
 
 # Blocks of 1 MiB that are on their way.
 _AHEAD: Final = 8

@@ -12,7 +12,7 @@ from store.backup.copied_file import Progress
 from store.inspection.finding import Findings, Severity
 from store.tier.manifest import NAME, Manifest, QueueRange, SegmentEntry, encode
 from store.tier.object_store import Damaged, NotFound, ObjectInfo, ObjectStore, Version
-from store.tier.steps import read_footer
+from store.tier.reads.steps import read_footer
 
 _AT_ONCE: Final = 4
 _FOLDERS: Final = ("segments", "tables")

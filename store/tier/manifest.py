@@ -207,26 +207,12 @@ def empty(cluster: str, broker: str, segment_bytes: int, default_reserved_ms: in
     )  # fmt: skip
 
 
-class _Parts(msgspec.Struct):
-    """A manifest whose entries are still JSON: one call for all of them would hold the interpreter's lock for long."""
-
-    format: int
-    cluster: str
-    broker: str
-    number: int
-    writer: Writer
-    segment_bytes: int
-    uploaded_end: int
-    segments: list[msgspec.Raw]
-    superseded: list[msgspec.Raw]
-    tables: TablesEntry | None
-    default_reserved_ms: int
-    reserved_ms: dict[str, int]
-    written_ms: int
-
-
-_PARTS: Final = msgspec.json.Decoder(_Parts)
+# A manifest whose entries are still JSON: one call for all of them would hold the interpreter's lock for long.
+_ENTRIES: Final = ("segments", "superseded")
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RAW_ENTRIES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _ENTRY: Final = msgspec.json.Decoder(SegmentEntry)
+_NO_LIST: Final = msgspec.Raw(b"null")
 
 
 class ManifestEncoder:
@@ -241,7 +227,7 @@ class ManifestEncoder:
         _check(manifest)
         fields = {name: getattr(manifest, name) for name in Manifest.__struct_fields__}
         known, self._encoded = self._encoded, {}
-        for name in ("segments", "superseded"):
+        for name in _ENTRIES:
             fields[name] = [self._entry(entry, known) for entry in fields[name]]
         raw = msgspec.json.encode(fields)
         content = compress(raw)
@@ -270,12 +256,14 @@ def decode(content: bytes) -> Manifest:
         raise Damaged(f"manifest: has {len(content)} bytes, at most {MAX_BYTES} are read")
     try:
         parts = _PARTS.decode(decompress(content, MAX_RAW_BYTES, "manifest"))
-        fields = {name: getattr(parts, name) for name in _Parts.__struct_fields__}
-        for name in ("segments", "superseded"):
-            if len(fields[name]) > MAX_SEGMENTS:
-                raise Damaged(f"manifest: names more than {MAX_SEGMENTS} segments")
-            fields[name] = [_ENTRY.decode(entry) for entry in fields[name]]
-        manifest = Manifest(**fields)
+        entries = {name: _RAW_ENTRIES.decode(parts.get(name, _NO_LIST)) for name in _ENTRIES}
+        if sum(map(len, entries.values())) > MAX_SEGMENTS:
+            raise Damaged(f"manifest: names more than {MAX_SEGMENTS} segments")
+        rest = msgspec.json.encode(parts | dict.fromkeys(_ENTRIES, ()))
+        manifest = msgspec.structs.replace(
+            msgspec.json.decode(rest, type=Manifest),
+            **{name: [_ENTRY.decode(entry) for entry in found] for name, found in entries.items()},
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"manifest: is not one: {error}") from error
     _check(manifest)

@@ -20,8 +20,8 @@ from store.record.record import blank
 from store.repair.filler import closing_blank, fillers
 from store.tier.manifest import Manifest, SegmentEntry
 from store.tier.object_store import ObjectStore
+from store.tier.reads.steps import read_block, read_footer
 from store.tier.segment_object import LogBlock
-from store.tier.steps import read_block, read_footer
 from store.tier.tables_object import MAX_BYTES, decode_tables
 
 _BLOCKS_AT_ONCE: Final = 8

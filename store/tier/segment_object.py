@@ -153,13 +153,6 @@ def open_footer(tail: bytes, object_bytes: int, sha256: str | None = None) -> Fo
     return footer
 
 
-def footer_bytes_of(trailer: bytes) -> int:
-    """Return the size of footer and trailer from an object's last `TRAILER.size` bytes.  Raises `Damaged`."""
-    if len(trailer) != TRAILER.size or (found := TRAILER.unpack(trailer))[0] != MAGIC:
-        raise Damaged("segment object: does not end with a footer")
-    return int(found[1]) + TRAILER.size
-
-
 def open_log_block(block: LogBlock, content: bytes) -> bytes:
     """Return the bytes of the log in a block.  Raises `Damaged`."""
     raw = open_block(block.block, content)

@@ -18,7 +18,7 @@ from store.tier.object_store import Damaged
 from store.tier.remote_store import RemoteStore, open_store
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
-from tests.store.tier.read_rig import archive
+from tests.store.tier.reads.read_rig import archive
 
 COLUMNS = ("topic", "queueId", "queueOffset", "physicalOffset", "tags", "body")
 

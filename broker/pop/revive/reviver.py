@@ -22,7 +22,7 @@ from store.delivery import Outstanding
 from store.message_store import PendingMessage
 from store.queue.consume_queue_table import is_file_name
 from store.record.record import Record, TagsCodes, decode
-from store.tier.queue_reads import TierRead
+from store.tier.reads.queue_reads import TierRead
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.message_store import MessageStore
 from store.retention.queue_removal import Removal
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Answer, Resource, Route, Steps
 from store.message_store import MessageStore
 from store.queue.get_result import Boundary
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 

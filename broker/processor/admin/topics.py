@@ -49,7 +49,7 @@ from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 from sprocket.static_topic.item_checks import MappingError
 from store.message_store import MessageStore
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from sprocket.remoting.headers.offset import (
 from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from store.record.record import Record
-from store.tier import tiered_reads
 from store.tier.object_store import Unavailable
+from store.tier.reads import tiered_reads
 from store.tier.remote_store import RemoteStore
 from tests.broker.archive.test_archive_service import archived_to, served
 from tests.broker.pop.rig import ack, messages_of, pop

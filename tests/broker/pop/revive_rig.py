@@ -37,7 +37,7 @@ from sprocket.remoting.message.topic_names import REVIVE_GROUP, TIMER_TOPIC
 from store.delivery import OwnLog
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import Record, TagsCodes
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import GROUP, TOPIC, broker_config, store_config
 from tests.clock import ManualClock

@@ -9,7 +9,7 @@ from broker.core import BrokerCore
 from broker.server import Broker
 from broker.upkeep.idle_offsets import IdleOffsets
 from sprocket.common.next_turn import at_once
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 from tests.broker.insides import core_of
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
 

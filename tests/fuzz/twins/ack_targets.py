@@ -38,7 +38,7 @@ from sprocket.remoting.message.pop_extra_info import PopHandle
 from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX
 from sprocket.remoting.routes import RouteTable
 from store.record.record import PendingMessage
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads.tiered_reads import TieredReads
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.target import Target, pieces_of

@@ -11,7 +11,7 @@ from sprocket_cli.main import main
 from store.tier.manifest import NAME, encode, folder_of
 from store.tier.remote_store import open_store
 from tests.store.rig import Stores, message
-from tests.store.tier.read_rig import archive
+from tests.store.tier.reads.read_rig import archive
 
 FOLDER = folder_of("DefaultCluster", "broker-a")
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from store.message_store import MessageStore
 from store.record.record import TagsCodes
-from store.tier.segment_object import TRAILER, Footer, LogBlock, footer_bytes_of, open_footer, open_log_block
+from store.tier.segment_object import TRAILER, Footer, LogBlock, open_footer, open_log_block
 from store.tier.segment_writer import LogPart, SegmentWriter, Written
 from tests.store.insides import commit_log_of
 
@@ -34,7 +34,8 @@ def write(
 
 def footer_of(content: bytes) -> Footer:
     """Return the footer, found by the trailer as a tool without a manifest finds it."""
-    return open_footer(content[-footer_bytes_of(content[-TRAILER.size :]) :], len(content))
+    _, size_bytes = TRAILER.unpack(content[-TRAILER.size :])
+    return open_footer(content[-TRAILER.size - size_bytes :], len(content))
 
 
 def log_block(content: bytes, block: LogBlock) -> bytes:

@@ -8,7 +8,7 @@ from store.tier.manifest import MAX_BYTES, NAME, Manifest, TablesEntry, decode, 
 from store.tier.object_store import Conflict
 from store.tier.remote_store import RemoteStore
 from tests.store.rig import Stores, message
-from tests.store.tier.read_rig import archive, memory_objects
+from tests.store.tier.reads.read_rig import archive, memory_objects
 
 
 @pytest.fixture

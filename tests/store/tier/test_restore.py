@@ -15,7 +15,7 @@ from store.tier.restore import ArchiveRestore, Restored
 from store.tier.tables_object import encode_tables
 from tests.store.reading import read_queue, stored
 from tests.store.rig import Stores, message
-from tests.store.tier.read_rig import archive, memory_objects
+from tests.store.tier.reads.read_rig import archive, memory_objects
 
 
 @pytest.fixture(autouse=True)

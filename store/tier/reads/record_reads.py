@@ -7,8 +7,8 @@ from store.index.key_scan import index_hash
 from store.record.record import Record, decode
 from store.repair.filler import FILLER_TOPIC
 from store.tier.manifest import Manifest
+from store.tier.reads.steps import Steps, content_of, footer_of
 from store.tier.segment_object import all_keys, keys_in
-from store.tier.steps import Steps, content_of, footer_of
 
 _MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 

@@ -14,9 +14,9 @@ from store.queue.queue_reader import MessageFilter
 from store.queue.record_filter import RecordFilter
 from store.record.record import store_timestamp_of
 from store.tier.object_store import Damaged
-from store.tier.queue_ranges import Piece, QueueRanges
+from store.tier.reads.queue_ranges import Piece, QueueRanges
+from store.tier.reads.steps import Steps, Wanted, content_of, footer_of
 from store.tier.segment_object import Entries, Footer, LogBlock, QueueRun, units_in
-from store.tier.steps import Steps, Wanted, content_of, footer_of
 
 Offsets = npt.NDArray[np.int64]
 # Log blocks that one read looks into, so that a filter which matches little answers now and then.

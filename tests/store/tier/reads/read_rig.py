@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from store.message_store import MessageStore
 from store.queue.get_result import GetResult
-from store.tier.archive_view import ArchiveView
 from store.tier.manifest import Manifest, SegmentEntry, empty
 from store.tier.object_store import ObjectStore
-from store.tier.queue_reads import TierRead
+from store.tier.reads.archive_view import ArchiveView
+from store.tier.reads.queue_reads import TierRead
+from store.tier.reads.tiered_reads import TieredReads
 from store.tier.remote_store import RemoteStore, open_store
 from store.tier.segment_writer import Written
-from store.tier.tiered_reads import TieredReads
 from tests.store.insides import commit_log_of
 from tests.store.rig import Stores
 from tests.store.tier.parts import part_at, write

@@ -4,15 +4,15 @@ So the same code serves a pull, which may wait for blocks, and a pop, which take
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
-from store.tier.block_cache import BlockCache, BlockKey, Cached
-from store.tier.fetches import Fetches, Load
 from store.tier.manifest import SegmentEntry
 from store.tier.object_store import ObjectStore
+from store.tier.reads.block_cache import BlockCache, BlockKey, Cached
+from store.tier.reads.fetches import Fetches
 from store.tier.segment_object import Block, Footer, LogBlock, open_block, open_footer, open_log_block
 
 T = TypeVar("T")
@@ -82,10 +82,13 @@ def content_of(segment: SegmentEntry, part: LogBlock | Block, likely: tuple[Want
 
 
 class StepReads:
-    """What runs steps: with blocks from the cache, and from the object store.  Lives in the event loop's thread."""
+    """What runs steps: with blocks from the cache, and with those that `load` gets from the object store.
 
-    def __init__(self, objects: ObjectStore, cache: BlockCache, fetches: Fetches) -> None:
-        self._objects = objects
+    Lives in the event loop's thread.
+    """
+
+    def __init__(self, load: Callable[[Wanted], Awaitable[Cached]], cache: BlockCache, fetches: Fetches) -> None:
+        self._load = load
         self._cache = cache
         self._fetches = fetches
 
@@ -115,16 +118,13 @@ class StepReads:
 
     def ahead(self, reader: str, wanted: Wanted) -> bool:
         """Begin to load a part that will be asked for later; return whether there may be more of them."""
-        return self._fetches.ahead(reader, wanted.key, wanted.memory_bytes, self._load(wanted))
+        return self._fetches.ahead(reader, wanted.key, wanted.memory_bytes, partial(self._load, wanted))
 
     async def _block(self, reader: str, wanted: Wanted) -> Cached:
         if wanted.likely and wanted.key not in self._cache:
             for one in wanted.likely:
                 self.ahead(reader, one)
-        return await self._fetches.block(reader, wanted.key, wanted.memory_bytes, self._load(wanted))
-
-    def _load(self, wanted: Wanted) -> Load:
-        return partial(_loaded, self._objects, wanted)
+        return await self._fetches.block(reader, wanted.key, wanted.memory_bytes, partial(self._load, wanted))
 
 
 # Reads without a cache
@@ -132,18 +132,19 @@ class StepReads:
 
 async def read_footer(objects: ObjectStore, segment: SegmentEntry) -> Footer:
     """Return the footer of a segment's object.  Raises an `ObjectStoreError`."""
-    footer = await _loaded(objects, Wanted(segment, None))
+    footer = await read_part(objects, Wanted(segment, None))
     assert isinstance(footer, Footer)
     return footer
 
 
 async def read_block(objects: ObjectStore, segment: SegmentEntry, part: LogBlock | Block) -> bytes:
     """Return the content of a block of a segment's object.  Raises an `ObjectStoreError`."""
-    content = await _loaded(objects, Wanted(segment, part))
+    content = await read_part(objects, Wanted(segment, part))
     assert isinstance(content, bytes)
     return content
 
 
-async def _loaded(objects: ObjectStore, wanted: Wanted) -> Cached:
+async def read_part(objects: ObjectStore, wanted: Wanted) -> Cached:
+    """Return what a part of an object holds.  Raises an `ObjectStoreError`."""
     content = await objects.get_range(wanted.segment.key, wanted.position, wanted.end)
     return await asyncio.to_thread(wanted.opened, content)

@@ -12,6 +12,7 @@ Source: RocketMQ 5.3.3, `TieredMessageStore.fetchFromCurrentStore`, `MessageStor
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from sprocket.common.clock import Clock
@@ -20,15 +21,15 @@ from sprocket.common.logs.peer_lines import peer_lines
 from store.config.store_config import StoreConfig
 from store.config.tier_read_config import TieredStorageLevel
 from store.queue.get_result import Boundary, GetResult, GetStatus
-from store.tier.archive_view import ArchiveView
-from store.tier.block_cache import BlockCache
-from store.tier.fetches import Fetches, FetchLimits
 from store.tier.manifest import Manifest
 from store.tier.object_store import Damaged, ObjectStoreError, Unavailable
-from store.tier.queue_reads import ReadLimits, Run, TierRead, following, messages, offset_by_time, store_time
-from store.tier.read_ahead import ReadAhead
-from store.tier.record_reads import offsets_of_key, record_at
-from store.tier.steps import StepReads, Steps
+from store.tier.reads.archive_view import ArchiveView
+from store.tier.reads.block_cache import BlockCache
+from store.tier.reads.fetches import Fetches, FetchLimits
+from store.tier.reads.queue_reads import ReadLimits, Run, TierRead, following, messages, offset_by_time, store_time
+from store.tier.reads.read_ahead import ReadAhead
+from store.tier.reads.record_reads import offsets_of_key, record_at
+from store.tier.reads.steps import StepReads, Steps
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -78,8 +79,9 @@ class TieredReads:
         self.fetches = Fetches(self.cache, _limits(settings))
         self._ahead = ReadAhead(settings.read_ahead_message_size_threshold // _BLOCK_BYTES)
         if view is not None:
-            self._steps = StepReads(view.objects, self.cache, self.fetches)
+            self._steps = StepReads(view.load, self.cache, self.fetches)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._footers: asyncio.Task[None] | None = None
         self._loading: set[tuple[str, str, int]] = set()
         self.messages = 0
         self.failed_reads = 0
@@ -101,6 +103,12 @@ class TieredReads:
         """Read by a newer manifest from now on.  Raises an `ObjectStoreError` if a footer that it needs is not read."""
         if self._view is not None:
             await self._view.adopt(manifest)
+            if self._footers is None or self._footers.done():
+                self._footers = self._spawn(self._fetch_footers(self._view))
+
+    async def _fetch_footers(self, view: ArchiveView) -> None:
+        with suppress(ObjectStoreError):  # a read that needs one fetches it, and is told
+            await view.fetch_footers()
 
     def nothing_archived(self) -> None:
         """Note that there is no archive yet."""
@@ -259,10 +267,11 @@ class TieredReads:
             read.group, read.topic, read.queue_id, read.offset, str(error),
         )  # fmt: skip
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # Single records, and times
 

@@ -1,6 +1,6 @@
 """Blocks in memory: which are kept."""
 
-from store.tier.block_cache import BlockCache, BlockKey
+from store.tier.reads.block_cache import BlockCache, BlockKey
 
 A, B, C = (BlockKey("segment", begin) for begin in (0, 100, 200))
 

@@ -1,26 +1,36 @@
-"""What a reader knows of the archive: its newest manifest, and the queues in it.
+"""What a reader knows of the archive: its newest manifest, the queues in it, and where its blocks are.
 
 A broker adopts each manifest before anything is deleted locally, so for a reader no message is in neither place.
 """
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from store.tier.manifest import Manifest, QueueRange, SegmentEntry, empty
 from store.tier.object_store import ObjectStore
-from store.tier.queue_ranges import QueueRanges
-from store.tier.steps import read_footer
+from store.tier.reads.block_cache import Cached
+from store.tier.reads.footer_files import FooterFiles
+from store.tier.reads.queue_ranges import QueueRanges
+from store.tier.reads.steps import Wanted, read_part
+from store.tier.segment_object import Footer
 
+# Folder in the store's root for the footers of segments.
+FOOTERS: Final = "tierfooters"
 _FOOTERS_AT_ONCE: Final = 8
 
 
 class ArchiveView:
-    """The archive of one broker group, in `objects`.  Lives in the event loop's thread."""
+    """The archive of one broker group, in `objects`; footers are kept in `folder`, if there is one.
 
-    def __init__(self, objects: ObjectStore, cluster: str = "", broker: str = "") -> None:
-        self.objects = objects
-        self.ranges = QueueRanges(empty(cluster, broker, 1, 0), {})
+    Lives in the event loop's thread.
+    """
+
+    def __init__(self, objects: ObjectStore, folder: Path | None = None) -> None:
+        self._objects = objects
+        self._footers = FooterFiles(objects, folder)
+        self.ranges = QueueRanges(empty("", "", 1, 0), {})
         # Whether the manifest was read, and all its queues are known.  Before, nobody can say what is not there.
         self.is_known = False
         # Queues of the segments that have more than the manifest lists, by key.
@@ -39,6 +49,16 @@ class ArchiveView:
         # Also what an earlier call could not read.
         await self._list_queues()
         self.is_known = True
+
+    async def load(self, wanted: Wanted) -> Cached:
+        """Return what a part of an object holds.  Raises an `ObjectStoreError`."""
+        if wanted.part is not None:
+            return await read_part(self._objects, wanted)
+        return await asyncio.to_thread(wanted.opened, await self._footers.content(wanted.segment))
+
+    async def fetch_footers(self) -> None:
+        """Fetch what the first reads of segments need.  Raises an `ObjectStoreError`."""
+        await self._footers.follow(self.manifest)
 
     def nothing_archived(self) -> None:
         """Note that there is no manifest yet."""
@@ -61,5 +81,6 @@ class ArchiveView:
                 self.ranges = QueueRanges(self.manifest, self._listed)
 
     async def _queues(self, segment: SegmentEntry) -> Sequence[QueueRange]:
-        footer = await read_footer(self.objects, segment)
+        footer = await self.load(Wanted(segment, None))
+        assert isinstance(footer, Footer)
         return await asyncio.to_thread(footer.queue_ranges)

@@ -12,15 +12,15 @@ from store.queue.get_result import Boundary, GetStatus
 from store.queue.logic_queue import QueueType
 from store.queue.queue_reader import MessageFilter
 from store.record.record import Record, decode
-from store.tier import tiered_reads
-from store.tier.archive_view import ArchiveView
 from store.tier.manifest import Manifest
 from store.tier.object_store import Damaged, Unavailable
-from store.tier.queue_reads import TierRead
-from store.tier.tiered_reads import TieredReads
+from store.tier.reads import tiered_reads
+from store.tier.reads.archive_view import ArchiveView
+from store.tier.reads.queue_reads import TierRead
+from store.tier.reads.tiered_reads import TieredReads
 from tests.store.reading import read_queue, records_of
 from tests.store.rig import Stores, message
-from tests.store.tier.read_rig import SlowStore, answer, archive, memory_objects, tiered, without_segments
+from tests.store.tier.reads.read_rig import SlowStore, answer, archive, memory_objects, tiered, without_segments
 
 COUNT = 1200
 

@@ -1,6 +1,6 @@
 """How much is loaded ahead of a reader."""
 
-from store.tier.read_ahead import MAX_STREAMS, ReadAhead
+from store.tier.reads.read_ahead import MAX_STREAMS, ReadAhead
 
 
 def test_a_read_that_goes_on_gets_twice_as_many_blocks_each_time_up_to_the_limit() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from store.tier.block_cache import BlockCache, BlockKey, Cached
 from store.tier.object_store import Unavailable
+from store.tier.reads.block_cache import BlockCache, BlockKey, Cached
 
 Load: TypeAlias = Callable[[], Awaitable[Cached]]
 # Loads of one reader that may wait for their turn.
@@ -43,7 +43,6 @@ class Fetches:
         self._limits = limits
         self._flights: dict[BlockKey, asyncio.Task[Cached]] = {}
         self._readers: dict[str, _Reader] = {}
-        self.failures = 0
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -90,9 +89,8 @@ class Fetches:
 
         def ended(flight: asyncio.Task[Cached]) -> None:
             self._flights.pop(key, None)
-            # Perhaps nobody waits for it any more; then nobody else looks at its error.
-            if not flight.cancelled() and flight.exception() is not None:
-                self.failures += 1
+            if not flight.cancelled():
+                flight.exception()  # perhaps nobody waits for it any more, and nobody else looks at its error
 
         flight.add_done_callback(ended)
         return flight
