@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "namesrv": "sprocket_cli.server.mqnamesrv:main",
     "namespace": "sprocket_cli.commands.namespace_commands:namespace",
     "offset": "sprocket_cli.commands.cluster_commands:offset",
+    "outbox": "sprocket_cli.commands.outbox_commands:outbox",
     "proxy": "sprocket_cli.server.mqproxy:main",
     "quota": "sprocket_cli.commands.quota_commands:quota",
     "send": "sprocket_cli.commands.message_commands:send",

@@ -180,6 +180,11 @@ class Connection:
             stack.push_async_callback(_close_all, [*self._producers.values(), *self._separate])
             stack.push_async_callback(_close_all, parts.listed())
 
+    @property
+    def namespace(self) -> str:
+        """Namespace of all names of topics and groups; the empty text without one."""
+        return self._settings.namespace
+
     # Parts
 
     @property

@@ -46,6 +46,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "prometheus_client": "prometheus",
     "redis": "redis",
     "asyncpg": "postgresql",
+    "sqlalchemy": "outbox-sqlalchemy",
 }
 
 

@@ -97,7 +97,7 @@ def points() -> list[str]:
     for package in (sprocket.common, store, ha, broker_package):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    return sorted(name for name in failpoints.declared() if not name.startswith(("test_", "backup.")))
+    return sorted(name for name in failpoints.declared() if not name.startswith(("test_", "backup.", "outbox.")))
 
 
 def way_to(point: str) -> Way:

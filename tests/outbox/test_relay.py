@@ -1,0 +1,187 @@
+"""Relays as processes: each row once and in order, whatever kills them; rows that brokers refuse; metrics."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+import sprocket
+from sprocket import ConsumeFrom, Message
+from sprocket.outbox import sqlalchemy as outbox
+from sprocket.outbox.database import open_database
+from sprocket.outbox.relay import Relay, RelaySettings, status_of
+from sprocket.testing import Broker
+from tests.clock import ManualClock
+from tests.sprocket_cli.programs import COMMAND
+from tests.waiting import until
+
+_KEYS = [f"order-{number}" for number in range(6)]
+_STEPS = 30
+
+
+async def write(url: str, topic: str, key: str, first: int = 0, last: int = _STEPS) -> None:
+    """Write steps of one key, each in a transaction of its own; every third is rolled back."""
+    driver = url.replace("postgresql://", "postgresql+asyncpg://").replace("sqlite://", "sqlite+aiosqlite://")
+    engine = create_async_engine(driver, poolclass=NullPool)
+    for step in range(first, last):
+        for is_kept in (False, True) if step % 3 == 0 else (True,):
+            async with engine.connect() as connection:
+                text = f"{key} {step}" if is_kept else f"{key} never"
+                await outbox.add_async(connection, Message(topic, text.encode()), key=key)
+                await (connection.commit() if is_kept else connection.rollback())
+    await engine.dispose()
+
+
+@contextmanager
+def relaying(url: str, namesrv: str, log: Path, *more: str, dies: str = "") -> Iterator["subprocess.Popen[str]"]:
+    words = [*COMMAND, "outbox", "run", "--database", url, "-n", namesrv, "--poll-ms", "20", "--json", *more]
+    environment = os.environ | {"SPROCKET_FAILPOINTS": dies}
+    with log.open("ab") as into:
+        process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=into, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read(address: str) -> str:
+    with urllib.request.urlopen(address) as page:
+        return str(page.read(), "utf-8")
+
+
+async def create(url: str) -> None:
+    database = open_database(url)
+    await database.create()
+    await database.close()
+
+
+async def waiting(url: str) -> int:
+    database = open_database(url)
+    try:
+        return (await status_of(database, 0)).rows
+    finally:
+        await database.close()
+
+
+async def emptied(url: str, limit_s: float = 60.0) -> None:
+    async with asyncio.timeout(limit_s):
+        while await waiting(url):
+            await asyncio.sleep(0.05)
+
+
+async def received(namesrv: str, topic: str, number: int) -> dict[str, list[int]]:
+    """Return the steps of each key in the order of its queue, once `number` messages have come."""
+    found: dict[str, list[int]] = defaultdict(list)
+    async with sprocket.connect(namesrv) as mq:
+        consumer = mq.orderly_consumer(f"g-{topic}", topic, consume_from=ConsumeFrom.FIRST)
+
+        async def take(message: sprocket.ReceivedMessage) -> None:
+            key, _, step = message.body.decode().partition(" ")
+            found[key].append(int(step))
+            if sum(map(len, found.values())) == number:
+                asyncio.get_running_loop().call_later(0.5, consumer.stop)  # a double would follow
+
+        await asyncio.wait_for(consumer.run(take), 60)
+    return found
+
+
+async def test_relays_that_are_killed_at_every_step_send_each_row_once_and_in_order(
+    url: str, topic: str, broker: Broker, tmp_path: Path
+) -> None:
+    await create(url)
+    log = tmp_path / "log"
+    deaths = ["outbox.after_lease=kill@2", "outbox.after_send=kill@9", "outbox.after_delete=kill@2"]
+    short = ("--batch", "7", "--lease-s", "6")
+    writers = asyncio.gather(*(write(url, topic, key) for key in _KEYS))
+    # Another relay is at work all the time, and takes over from the dead.
+    with relaying(url, broker.namesrv, log, *short) as survivor:
+        for death in deaths:
+            with relaying(url, broker.namesrv, log, *short, dies=death) as relay:
+                await until(lambda relay=relay: relay.poll() is not None)  # type: ignore[misc]
+                assert relay.returncode == -signal.SIGKILL, log.read_text()
+            await write(url, topic, f"late-{deaths.index(death)}", 0, 3)
+        await writers
+        await emptied(url)
+        survivor.send_signal(signal.SIGTERM)
+        assert survivor.wait(60) == 0, log.read_text()
+    found = await received(broker.namesrv, topic, len(_KEYS) * _STEPS + 9)
+    assert found == {key: list(range(_STEPS)) for key in _KEYS} | {f"late-{n}": [0, 1, 2] for n in range(3)}
+
+
+async def test_a_row_that_no_broker_takes_fails_and_stops_its_own_key_alone(
+    url: str, topic: str, broker: Broker, tmp_path: Path
+) -> None:
+    await create(url)
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+    with engine.begin() as connection:
+        outbox.add(connection, Message(topic, b"bad 0", properties={"n": "x" * 40_000}), key="bad")
+        outbox.add(connection, Message(topic, b"bad 1"), key="bad")
+        outbox.add(connection, Message(topic, b"good 0"), key="good")
+        outbox.add(connection, Message(topic, b"free 0"))
+
+    def command(*words: str) -> str:
+        done = subprocess.run(
+            [*COMMAND, "outbox", *words, "--database", url], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with relaying(url, broker.namesrv, tmp_path / "log", "--max-attempts", "1", "--metrics-port", "0") as relay:
+        assert relay.stdout is not None
+        port = json.loads(relay.stdout.readline())["metricsPort"]
+        async with asyncio.timeout(60):
+            while await waiting(url) > 2:
+                await asyncio.sleep(0.05)
+        (row,) = json.loads(command("status", "--json"))["failedRows"]
+        assert (row["key"], row["attempts"]) == ("bad", 1)
+        page = await asyncio.to_thread(read, f"http://127.0.0.1:{port}/metrics")
+        assert "sprocket_outbox_lag_messages{} 2.0" in page
+        assert "sprocket_outbox_failed_messages{} 1.0" in page
+        command("retry", str(row["id"]))
+        async with asyncio.timeout(60):
+            while "failed 1" not in command("status"):
+                await asyncio.sleep(0.05)
+        command("discard", str(row["id"]))
+        await emptied(url)
+    assert await received(broker.namesrv, topic, 3) == {"good": [0], "free": [0], "bad": [1]}
+
+
+async def test_a_row_that_was_leased_before_is_looked_up_when_brokers_have_forgotten_its_id(
+    topic: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Broker(tmp_path_factory.mktemp("forgetful"), properties={"idempotenceMaxIds": "1"}) as broker:
+        broker.create_topic(topic, 1)
+        url = f"sqlite:///{tmp_path}/shop.db"
+        await write(url, topic, "order", 0, 0)
+        await create(url)
+        await write(url, topic, "order", 0, 5)
+        database = open_database(url)
+        clock = ManualClock()
+        mq = sprocket.connect(broker.namesrv)
+        relay = Relay(database, mq, RelaySettings(), clock)
+        await mq.start()
+        with sqlite3.connect(f"{tmp_path}/shop.db") as copy:
+            rows = copy.execute("SELECT * FROM sprocket_outbox").fetchall()
+        assert await relay.turn() == 5
+        # As if the relay had died before it deleted the rows.
+        with sqlite3.connect(f"{tmp_path}/shop.db") as copy:
+            copy.executemany(f"INSERT INTO sprocket_outbox VALUES ({','.join('?' * 11)})", rows)
+            copy.execute("UPDATE sprocket_outbox SET first_leased_ms = 1")
+        await write(url, topic, "order", 5, 6)
+        clock.advance(1)
+        assert await relay.turn() == 6
+        await relay.stop()
+        assert await received(broker.namesrv, topic, 6) == {"order": list(range(6))}

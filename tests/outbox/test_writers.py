@@ -1,0 +1,129 @@
+"""Every way to write a row: in the application's transaction, read back as the same message, keys in commit order."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+
+from sprocket import IllegalArgument, IllegalMessage, Message
+from sprocket.outbox import asyncpg as with_asyncpg
+from sprocket.outbox import sqlalchemy as with_sqlalchemy
+from sprocket.outbox import sqlite as with_sqlite
+from sprocket.outbox.database import open_database
+from sprocket.outbox.row import OutboxRow, message_of
+from sprocket.outbox.statements import CLAIM
+from tests.clock import ManualClock
+
+_FULL = Message(
+    "Orders", b"\x00\xff", tags="paid", keys=["a", "b"], properties={"x": "y"}, flag=3,
+    deliver_at=datetime(2030, 1, 1, tzinfo=UTC),
+)  # fmt: skip
+
+
+async def rows(url: str, lease_ms: int = 1) -> list[OutboxRow]:
+    database = open_database(url)
+    try:
+        return sorted(OutboxRow(*row) for row in await database.fetch(CLAIM, lease_ms, 0, 100, claims=True))
+    finally:
+        await database.close()
+
+
+def parts(message: Message) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in Message.__slots__ if name != "unique_key"}
+
+
+async def test_a_message_comes_back_from_any_table_as_it_was_written(url: str) -> None:
+    sync_engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+    # The table of Alembic and that of the relay are the same.
+    metadata = sa.MetaData()
+    with_sqlalchemy.outbox_table(metadata)
+    metadata.create_all(sync_engine)
+    clock = ManualClock()
+    with Session(sync_engine) as session, session.begin():
+        with_sqlalchemy.add(session, _FULL, key="k")
+        with_sqlalchemy.add(session, Message("Orders", b"delayed", delay=60), clock=clock)
+    driver = url.replace("postgresql://", "postgresql+asyncpg://").replace("sqlite://", "sqlite+aiosqlite://")
+    async_engine = create_async_engine(driver, poolclass=NullPool)
+    async with async_engine.begin() as connection:
+        await with_sqlalchemy.add_async(connection, Message("Orders", b"async", unique_key="mine"), key="k")
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+            with_sqlite.create(connection)
+            with_sqlite.add(connection, _FULL, key="k")
+    else:
+        connection = await asyncpg.connect(url)
+        async with connection.transaction():
+            await with_asyncpg.add(connection, _FULL, key="k")
+        with pytest.raises(IllegalArgument, match="no transaction is open"):
+            await with_asyncpg.add(connection, _FULL)
+        await connection.close()
+    found = await rows(url)
+    first, delayed, by_async, last = map(message_of, found)
+    assert parts(first) == parts(last) == parts(_FULL)
+    assert delayed.deliver_at_ms == clock.wall_ms() + 60_000
+    assert by_async.unique_key == "mine"
+    assert [row.ordering_key for row in found] == ["k", None, "k", "k"]
+    assert len({row.unique_key for row in found}) == 4
+
+
+async def test_the_second_transaction_of_a_key_waits_for_the_commit_of_the_first(postgres_url: str) -> None:
+    await (database := open_database(postgres_url)).create()
+    await database.close()
+    first, second, other = [await asyncpg.connect(postgres_url) for _ in range(3)]
+    opened = first.transaction()
+    await opened.start()
+    await with_asyncpg.add(first, Message("Orders", b"1"), key="k")
+
+    async def write(connection: Any, body: bytes, key: str) -> None:
+        async with connection.transaction():
+            await with_asyncpg.add(connection, Message("Orders", body), key=key)
+
+    waiting = asyncio.create_task(write(second, b"2", "k"))
+    await write(other, b"3", "another")
+    await other.execute("SELECT pg_sleep(0.2)")
+    assert not waiting.done()
+    assert [row.body for row in await rows(postgres_url, lease_ms=0)] == [b"3"]
+    await opened.commit()
+    await waiting
+    assert [row.body for row in await rows(postgres_url) if row.ordering_key == "k"] == [b"1", b"2"]
+    for connection in (first, second, other):
+        await connection.close()
+
+
+async def test_later_rows_of_a_key_stay_while_an_earlier_one_is_leased(url: str) -> None:
+    database = open_database(url)
+    await database.create()
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+    with engine.begin() as connection:
+        for body, key in ((b"a1", "a"), (b"b1", "b"), (b"a2", "a"), (b"n", None)):
+            with_sqlalchemy.add(connection, Message("Orders", body), key=key)
+    one = await database.fetch(CLAIM, 100, 10, 1, claims=True)
+    others = await database.fetch(CLAIM, 100, 10, 9, claims=True)
+    after = await database.fetch(CLAIM, 300, 200, 9, claims=True)
+    await database.close()
+    assert [OutboxRow(*row).body for row in one] == [b"a1"]
+    assert sorted(OutboxRow(*row).body for row in others) == [b"b1", b"n"]
+    assert [OutboxRow(*row).body for row in sorted(after)] == [b"a1", b"b1", b"a2", b"n"]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 2000, 7, "a\x00"])
+def test_a_key_that_cannot_be_stored_is_refused(key: Any) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        with_sqlite.create(connection)
+        with pytest.raises(IllegalMessage, match="pass a text"):
+            with_sqlite.add(connection, Message("Orders", b"x"), key=key)
+        with pytest.raises(IllegalMessage, match="choose the queue"):
+            with_sqlite.add(connection, Message("Orders", b"x", priority=1), key="k")
+
+
+def test_another_database_is_refused() -> None:
+    with pytest.raises(IllegalArgument, match=r"pass postgresql://.* or sqlite:///"):
+        open_database("mysql://localhost/shop")
