@@ -24,6 +24,7 @@ _COMMANDS: Final = {
     "outbox": "sprocket_cli.commands.outbox_commands:outbox",
     "proxy": "sprocket_cli.server.mqproxy:main",
     "quota": "sprocket_cli.commands.quota_commands:quota",
+    "replicate": "sprocket_cli.commands.replicate_commands:replicate",
     "send": "sprocket_cli.commands.message_commands:send",
     "spark": "sprocket_cli.spark.commands:spark",
     "standalone": "sprocket_cli.server.standalone:standalone",

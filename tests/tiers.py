@@ -71,6 +71,7 @@ _FOLDERS: Final = {
     "tests/proxy": _QUICK_PROCESSES,
     "tests/grpc_wire": _QUICK,
     "tests/remoting": _QUICK,
+    "tests/replicate": _FULL_PROCESSES,
     "tests/sim": _QUICK,
     "tests/spark": _QUICK,
     "tests/static_topic": _QUICK,

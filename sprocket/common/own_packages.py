@@ -20,7 +20,7 @@ from sprocket.common.extras import missing_package
 # `<root>/sprocket/common/own_packages.py`: our packages lie side by side in the root.
 _ROOT = Path(__file__).parents[2]
 # What the commands of servers import, and all flat packages of the wheel (`setup.cfg`).
-SERVER_PACKAGES: Final = ("acl", "broker", "controller", "dashboard", "ha", "namesrv", "proxy", "store")
+SERVER_PACKAGES: Final = ("acl", "broker", "controller", "dashboard", "ha", "namesrv", "proxy", "replicate", "store")
 OWN_PACKAGES: Final = (*SERVER_PACKAGES, "spark")
 
 

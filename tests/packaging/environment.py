@@ -20,6 +20,7 @@ _PACKAGES = (
     "acl",
     "proxy",
     "spark",
+    "replicate",
     "conf",
 )
 _FILES = ("setup.cfg", "pyproject.toml", "README.md", "MANIFEST.in", "LICENSE")

@@ -57,6 +57,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket_cli/doctor/machine_facts.py", "disk"): "edge: facts of the machine",
     ("sprocket_cli/doctor/machine_facts.py", "network"): "edge: whether a port is taken",
     ("sprocket_cli/store/backup.py", "clock"): "composition root: an injected function",
+    ("sprocket_cli/commands/replicate_commands.py", "network"): "edge: the name of this host",
+    ("replicate/config.py", "disk"): "edge: reads the file that the operator names",
     # ha
     ("controller/elections.py", "sleep"): "edge: waits for the end of a lease, and for a replica that catches up",
     ("controller/failover.py", "sleep"): "edge: waits before it asks replicas again",

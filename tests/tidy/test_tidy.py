@@ -36,6 +36,7 @@ PACKAGES = (
     "broker",
     "proxy",
     "dashboard",
+    "replicate",
     "store",
     "ha",
     "acl",

@@ -45,17 +45,7 @@ logger = logging.getLogger(__name__)
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 _PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 _WINDOW: Final = 32  # messages that are sent at a time
-# Properties about transport, delay and retries of a message, which a redrive drops.
-_NOT_CARRIED: Final = frozenset(
-    {
-        names.DELAY, names.WAIT, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.RETRY_TOPIC, names.RECONSUME_TIME,
-        names.MAX_RECONSUME_TIMES, names.TRANSACTION_PREPARED, names.POP_CK, names.INNER_NUM, names.INNER_BASE,
-        names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC,
-        names.TIMER_DELAY_MS, names.TIMER_OUT_MS, names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS,
-        names.TIMER_ROLL_TIMES, names.TIMER_DEL_UNIQKEY, "1ST_POP_TIME", "CONSUME_START_TIME", "__CRC32#",
-        names.IDEMPOTENCE_ID, REDRIVEN_FROM,
-    }
-)  # fmt: skip
+_NOT_CARRIED: Final = names.NOT_CARRIED | {REDRIVEN_FROM}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,9 @@ INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 IDEMPOTENCE_ID: Final = "INNER_IDEMPOTENCE_ID"
 # Queue offset that the first message of a batch must get; else a Sprocket broker stores nothing.  Not in RocketMQ.
 EXPECTED_OFFSET: Final = "INNER_EXPECTED_OFFSET"
+# An id of this form is a number in a stream: a broker stores a message only if its number is higher than the last one
+# of the stream in the topic.
+SEQUENCE_PREFIX: Final = "sequence:"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
@@ -72,6 +75,13 @@ PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"
 
+# Properties about transport, delay and state of a stored message, which a message made from it does not get.
+NOT_CARRIED: Final = frozenset(
+    {DELAY, WAIT, REAL_TOPIC, REAL_QUEUE_ID, RETRY_TOPIC, RECONSUME_TIME, MAX_RECONSUME_TIMES, TRANSACTION_PREPARED}
+    | {POP_CK, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, TIMER_DELIVER_MS}
+    | {TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES}
+    | {TIMER_DEL_UNIQKEY, "1ST_POP_TIME", "CONSUME_START_TIME", "__CRC32#", IDEMPOTENCE_ID, EXPECTED_OFFSET}
+)
 # Names that a user property must not have, because they change the meaning of the message.
 RESERVED: Final = frozenset(
     {KEYS, TAGS, WAIT, DELAY, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, RECONSUME_TIME, MAX_RECONSUME_TIMES}
@@ -125,6 +135,19 @@ def encode_copy(properties: Mapping[str, str], original: bytes) -> bytes:
     kept = {java_text(item): item for item in original.split(VALUE_END_BYTES)}
     items = (f"{name}{NAME_END}{value}" for name, value in properties.items())
     return b"".join([kept.get(item, item.encode()) + VALUE_END_BYTES for item in items])
+
+
+def sequence_id(stream: str, number: int) -> str:
+    """Return the IDEMPOTENCE_ID of message `number` of a stream."""
+    return f"{SEQUENCE_PREFIX}{stream}:{number}"
+
+
+def sequence_of(id_: str) -> tuple[str, int] | None:
+    """Return the stream and the number that an IDEMPOTENCE_ID states; None for an ordinary id."""
+    if not id_.startswith(SEQUENCE_PREFIX):
+        return None
+    stream, _, number = id_.rpartition(":")
+    return (stream, int(number)) if number.isascii() and number.isdecimal() and len(number) < 19 else None
 
 
 def separators_in(text: str) -> bool:

@@ -1,0 +1,148 @@
+"""Connection to one cluster: its brokers, its topics, and its table of `records`."""
+
+import logging
+from collections.abc import Mapping
+from typing import Self
+
+from replicate.config import ClusterConfig
+from replicate.records import QUEUES, TOPIC, Record
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.connect import Connection
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.errors import ClientError, TopicNotFound
+from sprocket.client.typed.table import Table
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.route import MASTER_ID
+from sprocket.remoting.bodies.topic import TopicConfig
+
+logger = logging.getLogger(__name__)
+
+# Attributes of a topic that its copy has, too.
+_ATTRIBUTES = ("message.type", "cleanup.policy", "queue.type", "lite.topic.expiration")
+
+
+class Cluster:
+    """One cluster; `instance` reads and sends, `admin` asks."""
+
+    def __init__(self, name: str, config: ClusterConfig, clock: Clock) -> None:
+        settings = config.client_settings()
+        self.name = name
+        self.instance = ClientInstance(settings, clock=clock)
+        self._connection = Connection(settings)
+        self._table: Table[Record] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *reason: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start without connecting.  Raises TlsUnusable."""
+        await self._connection.start()
+        await self.instance.open()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.instance.close()
+        await self._connection.close()
+
+    @property
+    def admin(self) -> AdminClient:
+        """Requests of an operator."""
+        return self._connection.admin
+
+    # The table
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        """What the table says now; empty before `open_table`."""
+        return {} if self._table is None else self._table
+
+    async def open_table(self, *, create: bool) -> bool:
+        """Read the table; return False if there is none.  With `create` make it.  Raises ClientError."""
+        if self._table is not None:
+            return True
+        table = self._connection.table(TOPIC, Record)
+        try:
+            await table.start()
+        except TopicNotFound:
+            if create:
+                # Its route is known a moment later: then the caller tries again.
+                await self.admin.create_table_topic(TOPIC, queues=QUEUES)
+                raise
+            return False
+        self._table = table
+        return True
+
+    async def put(self, key: str, record: Record) -> None:
+        """Write a record and wait until the table has it.  Raises ClientError, TimeoutError."""
+        if self._table is None:
+            raise ClientError(f"cluster {self.name}: the table of replication is not open yet")
+        result = await self._table.put(key, record)
+        await self._table.at_least(result, timeout_s=10.0)
+
+    async def post(self, key: str, record: Record) -> None:
+        """Write a record.  Raises ClientError."""
+        if self._table is None:
+            raise ClientError(f"cluster {self.name}: the table of replication is not open yet")
+        await self._table.put(key, record)
+
+    # Brokers and topics
+
+    async def masters(self) -> dict[str, str]:
+        """Return the address of each master by broker name.  Raises AdminError."""
+        brokers = (await self.admin.cluster_info()).broker_addr_table
+        return {
+            name: data.broker_addrs[MASTER_ID]
+            for name, data in sorted(brokers.items())
+            if MASTER_ID in data.broker_addrs
+        }
+
+    async def topics(self) -> dict[str, dict[str, TopicConfig]]:
+        """Return the settings of the users' topics by topic and broker name.  Raises AdminError."""
+        found: dict[str, dict[str, TopicConfig]] = {}
+        for name, address in (await self.masters()).items():
+            for topic, config in (await self.admin.user_topics(address, with_retry=True)).topic_config_table.items():
+                if topic != TOPIC:
+                    found.setdefault(topic, {})[name] = config
+        return found
+
+    async def adopt_topic(self, topic: str, wanted: Mapping[str, TopicConfig]) -> dict[str, int]:
+        """Give `topic` at least the queues that it has on the brokers of `wanted`, and their attributes if it is new.
+
+        Return the number of its queues by broker name.  A broker whose name the source does not have gets as many
+        queues as the largest there.  Raises AdminError.
+        """
+        most = max(wanted.values(), key=lambda config: config.write_queue_nums)
+        masters = await self.masters()
+        shared = {name: address for name, address in masters.items() if name in wanted} or masters
+        queues: dict[str, int] = {}
+        for name, address in shared.items():
+            model = wanted.get(name, most)
+            known = await self.admin.topic_config(address, topic)
+            count = max(model.write_queue_nums, model.read_queue_nums)
+            if known is None or known.write_queue_nums < count:
+                kept = {key: value for key, value in model.attributes.items() if key in _ATTRIBUTES}
+                attributes = {f"+{key}": value for key, value in kept.items()} if known is None else {}
+                perm = model.perm if known is None else known.perm
+                made = TopicConfig(topic, count, count, perm, attributes=attributes, order=model.order)
+                await self.admin.create_topic(address, made)
+                logger.info(
+                    "event=topic_created cluster=%s topic=%s broker=%s queues=%d", self.name, topic, name, count
+                )
+            queues[name] = count if known is None else max(count, known.write_queue_nums)
+        return queues
+
+
+def target_queue(
+    broker_name: str, queue_id: int, sources: Mapping[str, object], queues: Mapping[str, int]
+) -> tuple[str, int]:
+    """Return broker and id of the target's queue for a queue of the source; `queues` is that of `adopt_topic`.
+
+    It is the queue of the same name, if there is one.  The choice is kept in the checkpoint, so it never changes.
+    """
+    names = sorted(queues)
+    name = broker_name if broker_name in queues else names[sorted(sources).index(broker_name) % len(names)]
+    return name, queue_id % queues[name]

@@ -1,0 +1,149 @@
+"""Configuration of replication: a TOML file with the clusters and the links between them.
+
+docs/geo-replication.md explains the keys.  Unknown keys are errors.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+
+from replicate.protocol.marks import CLUSTER_ID
+from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.common.config.configuration import read
+from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.metrics.settings import ExporterType, MetricsSettings
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from sprocket.remoting.tls.settings import TlsSettings
+
+
+class ClusterConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """One cluster: its name servers, and the user and the TLS settings with which it is reached."""
+
+    namesrv: str
+    access_key: str = ""
+    secret_key: str = ""
+    security_token: str = ""
+    tls_config: str = ""  # a client.properties, or the folder that holds it
+
+    def client_settings(self) -> ClientSettings:
+        """Return the settings of clients.  Raises ConfigError."""
+        credentials = None
+        if self.access_key:
+            credentials = Credentials(self.access_key, self.secret_key, self.security_token)
+        return ClientSettings(namesrv=self.namesrv, credentials=credentials, tls=self.tls())
+
+    def tls(self) -> TlsSettings | None:
+        """Return the TLS settings, None for plain connections.  Raises ConfigError."""
+        if not self.tls_config:
+            return None
+        place = Path(self.tls_config)
+        file = place / "client.properties" if place.is_dir() else place
+        given = {"tls.enable": "true", "tls.config.file": str(file)}
+        return read([TlsSettings], [], overrides=given).of(TlsSettings)
+
+
+class LinkConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """One direction.  Patterns are those of a shell: ``orders-*``."""
+
+    source: str
+    target: str
+    topics: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ("*",)
+    forward: bool = True
+    start: str = "first"
+    on_refused: str = "stop"
+    batch_bytes: int = 2 * 1024 * 1024
+    ahead_bytes: int = 4 * 1024 * 1024
+    rate_bytes: int = 0  # in a second; 0: no limit
+    checkpoint_s: float = 5.0
+    offsets_s: float = 10.0
+    send_timeout_s: float = 10.0
+
+    def takes_topic(self, topic: str) -> bool:
+        """Return whether a topic of applications is copied; a retry or dead-letter topic is, with its group."""
+        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+            if topic.startswith(prefix):
+                return self.takes_group(topic.removeprefix(prefix))
+        return _matches(topic, self.topics) and not _matches(topic, self.exclude)
+
+    def takes_group(self, group: str) -> bool:
+        """Return whether a group's offsets are written to the target."""
+        return _matches(group, self.groups)
+
+
+class Config(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """The whole file."""
+
+    clusters: dict[str, ClusterConfig]
+    links: tuple[LinkConfig, ...]
+    home: str = ""  # of a pair: where applications work in peace
+    metrics_port: int = -1  # for Prometheus, on 127.0.0.1; -1: none
+
+    def checked(self) -> "Config":
+        """Return itself.  Raises ConfigError."""
+        for name in self.clusters:
+            if not CLUSTER_ID.fullmatch(name):
+                raise ConfigError(f"cluster {name!r}: use 1 to 32 letters, digits, '-' and '_'")
+        for link in self.links:
+            _check_link(link, self.clusters)
+        if self.home and self.home not in self.clusters:
+            raise ConfigError(f"home = {self.home!r} is no cluster of this file; use one of {sorted(self.clusters)}")
+        if len({(link.source, link.target) for link in self.links}) < len(self.links):
+            raise ConfigError("two links have the same source and target; put their topics into one")
+        return self
+
+    def link(self, source: str, target: str) -> LinkConfig | None:
+        """Return the link of a direction, None if there is none."""
+        return next((link for link in self.links if (link.source, link.target) == (source, target)), None)
+
+    def metrics(self) -> MetricsSettings:
+        """Return the settings of the export."""
+        if self.metrics_port < 0:
+            return MetricsSettings()
+        return MetricsSettings(
+            metrics_exporter_type=ExporterType.PROM, metrics_prom_exporter_port=self.metrics_port
+        )  # fmt: skip
+
+
+def parse_config(text: str) -> Config:
+    """Return the configuration in `text`.  Raises ConfigError."""
+    try:
+        return msgspec.convert(tomllib.loads(text), Config).checked()
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"the configuration of replication: {error}") from None
+
+
+def load_config(path: Path) -> Config:
+    """Return the configuration in a file.  Raises ConfigError."""
+    try:
+        return parse_config(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except SprocketError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _check_link(link: LinkConfig, clusters: Mapping[str, ClusterConfig]) -> None:
+    where = f"link {link.source} to {link.target}"
+    for name in (link.source, link.target):
+        if name not in clusters:
+            raise ConfigError(f"{where}: {name!r} is no cluster of this file; use one of {sorted(clusters)}")
+    if link.source == link.target:
+        raise ConfigError(f"{where}: a cluster is not copied to itself; name two clusters")
+    if link.start not in ("first", "last"):
+        raise ConfigError(f"{where}: start = {link.start!r}; allowed are 'first' and 'last'")
+    if link.on_refused not in ("stop", "skip"):
+        raise ConfigError(f"{where}: on-refused = {link.on_refused!r}; allowed are 'stop' and 'skip'")
+    if not 4096 <= link.batch_bytes <= 4 * 1024 * 1024:
+        raise ConfigError(f"{where}: batch-bytes = {link.batch_bytes}; allowed are 4096 to 4194304")
+    if min(link.checkpoint_s, link.offsets_s, link.send_timeout_s) <= 0 or link.rate_bytes < 0:
+        raise ConfigError(f"{where}: times are above 0, and rate-bytes is 0 or above")
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

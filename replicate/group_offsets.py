@@ -1,0 +1,160 @@
+"""Offsets of consumer groups, translated and written to the target.
+
+A group that has consumers at the target is left alone, and no group moves backward.  A message that a group has not
+consumed at the source is never skipped.  Messages that it has consumed since the last translation are repeated.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from replicate.cluster import Cluster
+from replicate.config import LinkConfig
+from replicate.protocol.copies import SourceQueue
+from replicate.protocol.offset_map import OffsetMap
+from replicate.queue_copier import QueueCopier
+from replicate.records import queue_key
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.group_admin import GroupAdmin
+from sprocket.client.answers import header_of
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedOffset:
+    """Offset of a group in one queue: at the source, and what is written to the target."""
+
+    group: str
+    queue: SourceQueue
+    source_offset: int
+    target_queue: MessageQueue
+    target_offset: int
+
+
+class GroupOffsets:
+    """Writer of one link's offsets.  `copier_of` finds the copier of a queue of any link in this process."""
+
+    def __init__(
+        self, config: LinkConfig, source: Cluster, target: Cluster, copiers: Mapping[SourceQueue, QueueCopier],
+        copier_of: Callable[[SourceQueue], QueueCopier | None],
+    ) -> None:  # fmt: skip
+        self._config = config
+        self._source = source
+        self._target = target
+        self._copiers = copiers
+        self._copier_of = copier_of
+        self._written: dict[tuple[str, MessageQueue], int] = {}
+
+    async def write(self) -> list[TranslatedOffset]:
+        """Write what has changed and return it.  Raises AdminError."""
+        done: list[TranslatedOffset] = []
+        masters = await self._target.masters()
+        for group, config in sorted((await self._groups()).items()):
+            translated = [one for one in await self.translated(group) if self._is_new(one)]
+            if not translated or await _is_online(self._target.admin, group):
+                continue
+            await self._adopt_group(config, masters)
+            for one in translated:
+                address = masters.get(one.target_queue.broker_name)
+                if address is not None and await self._commit(one, address):
+                    done.append(one)
+        return done
+
+    async def all_translated(self) -> list[TranslatedOffset]:
+        """Return the offsets of all groups of the link.  Raises AdminError."""
+        return [one for group in sorted(await self._groups()) for one in await self.translated(group)]
+
+    async def translated(self, group: str) -> list[TranslatedOffset]:
+        """Return the offsets of a group in the queues of the link.  Raises AdminError."""
+        try:
+            stats = await self._source.admin.consume_stats(group)
+        except AdminError as error:
+            if error.code is None:
+                raise
+            return []  # it has consumed nothing yet
+        lowest: dict[MessageQueue, TranslatedOffset] = {}
+        for place, offsets in stats.offset_table.items():
+            queue = SourceQueue(self._source.name, place.topic, place.broker_name, place.queue_id)
+            found = self._place_of(queue)
+            if found is None or offsets.consumer_offset < 0:
+                continue
+            target, offset_map = found
+            offset = min(offset_map.translate(offsets.consumer_offset), self._limit(target))
+            known = lowest.get(target)
+            if known is None or offset < known.target_offset:
+                lowest[target] = TranslatedOffset(group, queue, offsets.consumer_offset, target, offset)
+        return list(lowest.values())
+
+    async def _groups(self) -> dict[str, SubscriptionGroupConfig]:
+        found: dict[str, SubscriptionGroupConfig] = {}
+        for address in (await self._source.masters()).values():
+            found |= (await self._source.admin.user_consumer_groups(address)).subscription_group_table
+        return {name: config for name, config in found.items() if self._config.takes_group(name)}
+
+    def _place_of(self, queue: SourceQueue) -> tuple[MessageQueue, OffsetMap] | None:
+        copier = self._copiers.get(queue)
+        record = self._target.records.get(queue_key(queue))
+        checkpoint = copier.checkpoint if copier is not None else None if record is None else record.queue
+        if checkpoint is None:
+            return None
+        target = MessageQueue(queue.topic, checkpoint.target_broker, checkpoint.target_queue_id)
+        return target, OffsetMap(checkpoint.runs, checkpoint.target_end)
+
+    def _limit(self, target: MessageQueue) -> int:
+        """Return the first offset of the target's queue whose message the source may lack.
+
+        With a link in the other direction, such a message is not consumed at the source.
+        """
+        queue = SourceQueue(self._target.name, target.topic, target.broker_name, target.queue_id)
+        copier = self._copier_of(queue)
+        if copier is not None:
+            return copier.position.next_offset
+        record = self._source.records.get(queue_key(queue))
+        return (1 << 62) if record is None or record.queue is None else record.queue.next_offset
+
+    def _is_new(self, one: TranslatedOffset) -> bool:
+        return self._written.get((one.group, one.target_queue)) != one.target_offset
+
+    async def _adopt_group(self, config: SubscriptionGroupConfig, masters: Mapping[str, str]) -> None:
+        for address in masters.values():
+            if config.group_name not in (await self._target.admin.consumer_groups(address)).subscription_group_table:
+                await self._target.admin.create_group(address, config)
+
+    async def _commit(self, one: TranslatedOffset, address: str) -> bool:
+        """Write an offset, unless the target's is as high; return whether it was written."""
+        is_higher = await self._offset_at_target(one, address) < one.target_offset
+        if is_higher:
+            queue = one.target_queue
+            await GroupAdmin(self._target.admin).commit(
+                address, one.group, queue.topic, queue.queue_id, one.target_offset
+            )
+        self._written[one.group, one.target_queue] = one.target_offset
+        return is_higher
+
+    async def _offset_at_target(self, one: TranslatedOffset, address: str) -> int:
+        queue = one.target_queue
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=one.group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
+        )
+        try:
+            response = await self._target.admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except AdminError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return -1
+            raise
+        return header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset
+
+
+async def _is_online(admin: AdminClient, group: str) -> bool:
+    """Return whether a group has consumers."""
+    try:
+        return bool((await admin.consumer_connection(group)).connection_set)
+    except AdminError as error:
+        if error.code is None:
+            raise
+        return False

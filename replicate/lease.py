@@ -1,0 +1,59 @@
+"""Lease of a link: of several replicators with the same link one copies, the others wait.
+
+It is a lock of a queue at a broker of the target, as consumers of ordered queues take it.  It saves work and bandwidth;
+that two replicators double nothing does not depend on it.  Source of the lock: RocketMQ, `RebalanceLockManager`.
+"""
+
+from typing import Final
+
+from replicate.cluster import Cluster
+from replicate.queue_source import GROUP
+from replicate.records import TOPIC
+from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.answers import body_of
+from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.client import LockBatchMqRequestHeader
+
+RENEW_S: Final = 15.0
+# A broker keeps a lock for 60 s after its last renewal.
+_HOLDS_S: Final = 45.0
+
+
+class Lease:
+    """Lease of the link from `source` to `target`, for the replicator `owner`."""
+
+    def __init__(self, target: Cluster, source: str, owner: str, clock: Clock) -> None:
+        self._target = target
+        self._group = f"{GROUP}-{source}"
+        self._owner = owner
+        self._clock = clock
+        self._ends_s = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this replicator may copy."""
+        return self._clock.monotonic() < self._ends_s
+
+    async def renew(self) -> None:
+        """Take or keep the lease.  The first broker that answers decides.  Raises AdminError if none does."""
+        begun_s = self._clock.monotonic()
+        failure = AdminError("the target has no master")
+        for name, address in (await self._target.masters()).items():
+            queue = MessageQueue(TOPIC, name, 0)
+            body = dumps(LockBatchRequestBody(self._group, self._owner, mq_set=[queue]))
+            try:
+                response = await self._target.admin.ask(
+                    address, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body
+                )
+            except AdminError as error:
+                failure = error
+                continue
+            if queue in body_of(response.body, LockBatchResponseBody, AdminError).lock_ok_mq_set:
+                self._ends_s = begun_s + _HOLDS_S
+            else:
+                self._ends_s = 0.0
+            return
+        raise failure

@@ -1,0 +1,207 @@
+"""One direction of replication: finds the queues of the source, copies each, and keeps their checkpoints."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Final
+
+import msgspec
+
+from replicate.cluster import Cluster, target_queue
+from replicate.config import LinkConfig
+from replicate.group_offsets import GroupOffsets
+from replicate.lease import RENEW_S, Lease
+from replicate.protocol.copies import Copy, SourceQueue
+from replicate.protocol.position import Checkpoint
+from replicate.protocol.steps import Pair, copies_messages, copies_offsets, newest
+from replicate.queue_copier import CopyRules, QueueCopier
+from replicate.queue_source import QueueSource, bounds_of
+from replicate.queue_target import QueueTarget
+from replicate.rate_limit import RateLimit
+from replicate.records import Link, Record, Refused, link_key, pair_key, queue_key, refused_key
+from sprocket.client.connection.wakeup import pause
+from sprocket.client.message import MessageQueue
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.remoting.bodies.topic import TopicConfig
+
+logger = logging.getLogger(__name__)
+
+_DISCOVER_S: Final = 5.0
+_FIRST_RETRY_S: Final = 0.5
+
+
+class ReplicationLink:
+    """The link of `config`; both clusters are started.  `copier_of` finds the copiers of the reverse link, too."""
+
+    def __init__(
+        self, config: LinkConfig, source: Cluster, target: Cluster, owner: str, clock: Clock,
+        copier_of: Callable[[SourceQueue], QueueCopier | None],
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.source = source
+        self.target = target
+        self.copiers: dict[SourceQueue, QueueCopier] = {}
+        self.lease = Lease(target, source.name, owner, clock)
+        self.offsets = GroupOffsets(config, source, target, self.copiers, copier_of)
+        self._clock = clock
+        self._saved: dict[SourceQueue, Checkpoint] = {}
+        self._troubles: dict[str, str] = {}  # by kind of work, so that each is logged when it changes
+        limit = RateLimit(config.rate_bytes, clock, pause)
+        self._rules = CopyRules(
+            target=target.name, forwards=config.forward, batch_bytes=config.batch_bytes,
+            skips_refused=config.on_refused == "skip", admit=limit.admit, pause=pause, is_open=self.is_copying,
+            refused=self._left_out,
+        )  # fmt: skip
+
+    # State
+
+    @property
+    def pair(self) -> Pair | None:
+        """State of the pair, None for a link without one."""
+        key = pair_key(self.source.name, self.target.name)
+        records = (cluster.records.get(key) for cluster in (self.source, self.target))
+        return newest(*(None if record is None else record.pair for record in records))
+
+    def is_copying(self) -> bool:
+        """Whether messages are copied now."""
+        return self.lease.is_held and copies_messages(self.pair, self.source.name)
+
+    # Work
+
+    async def run(self) -> None:
+        """Replicate until cancelled.  Raises ConfigError if another link makes this one wrong."""
+        await self._until_done("open", self._open)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._every(RENEW_S, "lease", self.lease.renew))
+            group.create_task(self._every(_DISCOVER_S, "discover", lambda: self._discover(group)))
+            group.create_task(self._every(self.config.checkpoint_s, "checkpoint", self.save))
+            group.create_task(self._every(self.config.offsets_s, "offsets", self._write_offsets))
+
+    async def _until_done(self, kind: str, work: Callable[[], Awaitable[None]]) -> None:
+        while not await self._done(kind, work):
+            await pause(_FIRST_RETRY_S)
+
+    async def _every(self, interval_s: float, kind: str, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            is_done = await self._done(kind, work)
+            await pause(interval_s if is_done else min(interval_s, _FIRST_RETRY_S))
+
+    async def _done(self, kind: str, work: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await work()
+        except ConfigError:
+            raise
+        except (SprocketError, TimeoutError) as error:
+            if self._troubles.get(kind) != str(error):
+                self._troubles[kind] = str(error)
+                logger.warning("event=replication_work_failed work=%s link=%s reason=%r", kind, self, str(error))
+            return False
+        if self._troubles.pop(kind, None) is not None:
+            logger.info("event=replication_work_recovered work=%s link=%s", kind, self)
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.source.name}>{self.target.name}"
+
+    async def _open(self) -> None:
+        await self.target.open_table(create=True)
+        await self.source.open_table(create=False)
+        self._check_circle()
+        link = Link(self.source.name, self.config.forward, self._clock.wall_ms())
+        await self.target.put(link_key(self.source.name), Record(link=link))
+        await self.lease.renew()
+
+    def _check_circle(self) -> None:
+        """Refuse to forward copies to a cluster with several links: a message could come by two ways."""
+        links = [record.link for record in self.target.records.values() if record.link is not None]
+        others = [link for link in links if link.source != self.source.name]
+        if others and (self.config.forward or any(link.forwards for link in others)):
+            names = ", ".join(sorted({self.source.name, *(link.source for link in others)}))
+            raise ConfigError(
+                f"cluster {self.target.name} has links from {names}: a message could come by two ways; "
+                "set forward = false for each of them"
+            )
+
+    # Queues
+
+    async def _discover(self, group: asyncio.TaskGroup) -> None:
+        """Start a copier for each queue that has none."""
+        if not self.lease.is_held:
+            return
+        await self.source.open_table(create=False)
+        for topic, by_broker in sorted((await self.source.topics()).items()):
+            if not self.config.takes_topic(topic):
+                continue
+            wanted = [
+                SourceQueue(self.source.name, topic, broker_name, queue_id)
+                for broker_name, config in sorted(by_broker.items())
+                for queue_id in range(config.read_queue_nums)
+            ]
+            new = [queue for queue in wanted if queue not in self.copiers]
+            if new:
+                await self._begin(topic, by_broker, new, group)
+
+    async def _begin(
+        self, topic: str, by_broker: Mapping[str, TopicConfig], new: list[SourceQueue], group: asyncio.TaskGroup
+    ) -> None:
+        queues = await self.target.adopt_topic(topic, by_broker)
+        await self.target.instance.refresh_route(topic)
+        await self.source.instance.route(topic)
+        for queue in new:
+            record = self.target.records.get(queue_key(queue))
+            checkpoint = None if record is None else record.queue
+            if checkpoint is None:
+                place = target_queue(queue.broker_name, queue.queue_id, by_broker, queues)
+                checkpoint = await self._first(queue, *place)
+            self._start(queue, checkpoint, group)
+
+    async def _first(self, queue: SourceQueue, broker_name: str, queue_id: int) -> Checkpoint:
+        """Write the first checkpoint of a queue, before its first message."""
+        origin = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
+        source = await bounds_of(self.source.instance, origin)
+        target = await bounds_of(self.target.instance, MessageQueue(queue.topic, broker_name, queue_id))
+        start = source.begin if self.config.start == "first" else source.end
+        checkpoint = Checkpoint(
+            broker_name, queue_id, start, start, target.end, source_end=source.end, at_ms=self._clock.wall_ms()
+        )
+        await self.target.post(queue_key(queue), Record(queue=checkpoint))
+        return checkpoint
+
+    def _start(self, queue: SourceQueue, checkpoint: Checkpoint, group: asyncio.TaskGroup) -> None:
+        origin = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
+        place = MessageQueue(queue.topic, checkpoint.target_broker, checkpoint.target_queue_id)
+        source = QueueSource(self.source.instance, origin, self.config.ahead_bytes)
+        target = QueueTarget(self.target.instance, place, self.config.send_timeout_s)
+        copier = QueueCopier(queue, source, target, checkpoint, self._rules, self._clock)
+        self.copiers[queue] = copier
+        self._saved[queue] = checkpoint
+        group.create_task(_closing(copier.run(), source))
+
+    async def _left_out(self, queue: SourceQueue, copy: Copy, reason: str) -> None:
+        logger.error("event=message_refused queue=%s offset=%d reason=%r", queue, copy.offset, reason)
+        refused = Refused(copy.check, reason[:500], self._clock.wall_ms())
+        await self.target.put(refused_key(queue, copy.offset), Record(refused=refused))
+
+    # Checkpoints
+
+    async def save(self) -> None:
+        """Write the checkpoints that have changed.  A replicator without the lease writes none."""
+        if not self.lease.is_held:
+            return
+        for queue, copier in list(self.copiers.items()):
+            checkpoint = copier.checkpoint
+            if msgspec.structs.replace(checkpoint, at_ms=self._saved[queue].at_ms) != self._saved[queue]:
+                await self.target.post(queue_key(queue), Record(queue=checkpoint))
+                self._saved[queue] = checkpoint
+
+    async def _write_offsets(self) -> None:
+        if self.lease.is_held and copies_offsets(self.pair, self.source.name):
+            await self.offsets.write()
+
+
+async def _closing(run: Coroutine[object, object, None], source: QueueSource) -> None:
+    try:
+        await run
+    finally:
+        source.close()

@@ -1,0 +1,1 @@
+"""The protocol of replication: pure, without clock and network."""

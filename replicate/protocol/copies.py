@@ -1,0 +1,131 @@
+"""Copies of messages: their properties, and which of them one request may hold.
+
+A copy keeps id, keys, tag, user properties, the stored (compressed) body, flag and number of deliveries.  A delayed
+message is copied when it has been delivered, without its delay.  A message of a transaction is copied when it is
+committed: readers of real topics see no others.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Final
+
+from replicate.protocol.marks import MARK, Mark, check_of, is_wanted, mark_in
+from sprocket.client.message import ReceivedMessage
+from sprocket.common.limits import MAX_BATCH_MESSAGES
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.record import COMPRESSION_MASK, SysFlag
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
+
+_KEPT_FLAGS: Final = int(SysFlag.COMPRESSED) | COMPRESSION_MASK
+# Properties that the source's broker has added; the target's adds its own.
+_OF_SOURCE: Final = frozenset(
+    {names.CLUSTER, names.MSG_REGION, names.TRACE_ON, names.MIN_OFFSET, names.MAX_OFFSET, MARK}
+)
+_NOT_COPIED: Final = (names.NOT_CARRIED | _OF_SOURCE) - {names.RETRY_TOPIC, names.INNER_MULTI_DISPATCH}
+# Messages with one of these are not sent in a batch.
+_ALONE: Final = frozenset({names.INNER_MULTI_DISPATCH, names.PRIORITY, names.LITE_TOPIC})
+# Bytes of a record beside body, properties and topic, about.
+_RECORD_BYTES: Final = 128
+_MAX_STREAM: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class SourceQueue:
+    """Queue of the source, as marks name it."""
+
+    cluster: str
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def stream(self, epoch: int) -> str:
+        """Return the name under which the target numbers the queue's messages."""
+        text = f"{self.cluster}/{epoch}/{self.queue_id}/{self.broker_name}"
+        return text if len(text.encode()) <= _MAX_STREAM else sha1(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One message to send; `offset` is that of the original."""
+
+    offset: int
+    body: bytes
+    properties: str
+    flag: int
+    sys_flag: int
+    born_ms: int
+    stored_ms: int
+    check: str
+    reconsume_times: int
+    is_alone: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that it takes in a batch, at most; characters count as bytes."""
+        return len(self.body) + len(self.properties) + _RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Messages of one request, in order, and what came before, between and after them.
+
+    After the request the queue goes on at `next_offset`.  `echoes` are (offset here, offset in the target's queue) of
+    messages that came from that very queue.
+    """
+
+    copies: Sequence[Copy]
+    next_offset: int
+    taken: int
+    echoes: Sequence[tuple[int, int]]
+
+
+def copy_of(message: ReceivedMessage, queue: SourceQueue, mark: Mark | None, epoch: int) -> Copy:
+    """Return the copy of a message of `queue`, which has `mark` if it is a copy itself."""
+    kept = names.parse_for_copy(message.stored_properties)
+    properties = {name: value for name, value in kept.items() if name not in _NOT_COPIED}
+    if names.LITE_TOPIC in properties:
+        properties.pop(names.INNER_MULTI_DISPATCH, None)  # the target's broker adds it
+    key = properties.setdefault(names.UNIQ_KEY, message.offset_message_id)
+    path = (*(() if mark is None else mark.path), queue.cluster)
+    check = check_of(queue.topic, key)
+    properties[MARK] = Mark(path, check, queue.broker_name, queue.queue_id, message.queue_offset).encode()
+    properties[names.IDEMPOTENCE_ID] = names.sequence_id(queue.stream(epoch), message.queue_offset)
+    is_alone = queue.topic.startswith(RETRY_PREFIX) or not message.stored_body or not _ALONE.isdisjoint(properties)
+    return Copy(
+        message.queue_offset, message.stored_body, names.encode(properties), message.flag,
+        message.sys_flag & _KEPT_FLAGS, message.born_timestamp_ms, message.store_timestamp_ms, check,
+        message.reconsume_times, is_alone,
+    )  # fmt: skip
+
+
+def portion(
+    messages: Iterable[ReceivedMessage], queue: SourceQueue, target: str, epoch: int, *,
+    forwards: bool, max_bytes: int, max_messages: int = MAX_BATCH_MESSAGES,
+) -> Portion:  # fmt: skip
+    """Return what one request takes of `messages`, which are in order: at least one of them.
+
+    A batch has one kind of compression.  A message that is not sent in a batch goes alone, in its place.
+    """
+    copies: list[Copy] = []
+    echoes: list[tuple[int, int]] = []
+    size_bytes = taken = next_offset = 0
+    for message in messages:
+        mark = mark_in(queue.topic, message.stored_properties)
+        if is_wanted(mark, queue.cluster, target, forwards=forwards):
+            copy = copy_of(message, queue, mark, epoch)
+            size_bytes += copy.size_bytes
+            if copies and (
+                size_bytes > max_bytes or len(copies) >= max_messages or not _fit(copies[0], copy)
+            ):  # fmt: skip
+                break
+            copies.append(copy)
+        elif mark is not None and mark.source == target and mark.queue_id == queue.queue_id:
+            echoes.append((message.queue_offset, mark.offset))
+        taken += 1
+        next_offset = message.queue_offset + 1
+    return Portion(copies, next_offset, taken, echoes)
+
+
+def _fit(first: Copy, other: Copy) -> bool:
+    return not first.is_alone and not other.is_alone and first.sys_flag == other.sys_flag

@@ -1,0 +1,93 @@
+"""Map from the offsets of a queue of the source to those of its queue in the target, in a bounded number of runs.
+
+A run of `length` messages from `source` on lies in the target from `target` on.  In an exact run neighbours are
+neighbours.  Of another run only is known that none of its messages lies before `target`.  An exact run that goes on
+costs nothing, so the map of a target that only the replicator writes to has one run, and every offset is exact.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+MAX_RUNS: Final = 128
+
+
+class Run(NamedTuple):
+    """`length` neighbours of the source, from `source` on."""
+
+    source: int
+    target: int
+    length: int
+    is_exact: bool
+
+
+class OffsetMap:
+    """Runs in the order of the source.  `target_end` is the offset after the last copy."""
+
+    def __init__(self, runs: Sequence[Run] = (), target_end: int = 0, max_runs: int = MAX_RUNS) -> None:
+        self._runs = list(runs)
+        self.target_end = target_end
+        self._max_runs = max_runs
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs, for a record."""
+        return tuple(self._runs)
+
+    @property
+    def source_end(self) -> int:
+        """The offset after the last message of the source in the map; 0 for none."""
+        return self._runs[-1].source + self._runs[-1].length if self._runs else 0
+
+    def add(self, source: int, target: int, *, is_echo: bool = False) -> None:
+        """Add one message; an echo is a message that came from the target, and no copy."""
+        last = self._runs[-1] if self._runs else None
+        if last and last.is_exact and source - last.source == target - last.target == last.length:
+            self._runs[-1] = last._replace(length=last.length + 1)
+        elif source >= self.source_end:
+            self._append(Run(source, target, 1, True))
+        if not is_echo:
+            self.target_end = max(self.target_end, target + 1)
+
+    def cover(self, source: int, source_end: int, target_end: int) -> None:
+        """Record copies whose places are unknown: those of `source` to before `source_end`, before `target_end`."""
+        source = max(source, self.source_end)
+        if source < source_end:
+            self._append(Run(source, self.target_end, source_end - source, False))
+        self.target_end = max(self.target_end, target_end)
+
+    def cut(self, source: int) -> None:
+        """Forget what is known of messages from `source` on: the target has lost them."""
+        kept = [run for run in self._runs if run.source < source]
+        if kept:
+            last = kept[-1]
+            kept[-1] = last._replace(length=min(last.length, source - last.source))
+        self._runs = kept
+        self.target_end = max((run.target + run.length for run in kept if run.is_exact), default=0)
+
+    def translate(self, offset: int) -> int:
+        """Return the target's offset for a group that goes on at `offset`.
+
+        No message from `offset` on lies before it.  Messages before `offset` may lie after it: they are repeated.
+        """
+        found = self.target_end
+        for run in reversed(self._runs):
+            if run.source + run.length <= offset:
+                break
+            inside = offset - run.source if run.is_exact else 0
+            found = min(found, run.target + max(0, inside))
+        return found
+
+    def _append(self, run: Run) -> None:
+        self._runs.append(run)
+        if len(self._runs) > self._max_runs:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Join the older half of the runs in pairs; what is near the end stays exact."""
+        half = self._max_runs // 2 & ~1
+        older, newer = self._runs[:half], self._runs[half:]
+        joined = [
+            Run(first.source, min(first.target, second.target), second.source + second.length - first.source, False)
+            for first, second in zip(older[::2], older[1::2], strict=True)
+        ]
+        self._runs = joined + newer

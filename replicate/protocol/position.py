@@ -1,0 +1,123 @@
+"""Position of a queue: where copying goes on, and for how long that is known.
+
+The last copy in the target's queue says it.  A checkpoint only bounds the search and translates offsets, so an old one
+is as good as the newest.  A position holds for one connection to the target's master, because a master that comes after
+it may lack the end of the log, and for `HOLDS_S` without an answer, because another replicator may have taken over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from replicate.protocol.marks import Mark
+from replicate.protocol.offset_map import OffsetMap, Run
+
+HOLDS_S: Final = 30.0
+
+
+class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the target keeps about a queue.  All offsets named `source_...` are those of the source."""
+
+    target_broker: str
+    target_queue_id: int
+    start: int  # where copying began
+    next_offset: int
+    target_end: int = 0  # after the last copy; without one, where the target's queue ended at the start
+    has_copies: bool = False
+    epoch: int = 0
+    runs: tuple[Run, ...] = ()
+    source_end: int = 0  # when the source was read last
+    missed: int = 0  # messages that expired at the source before they were copied
+    refused: int = 0  # messages that the target does not take and that were left out
+    copied_ms: int = 0  # store time at the source of the last copy
+    at_ms: int = 0
+    blocked: str = ""  # why the queue stands still
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The last copy in the target's queue and its offset there."""
+
+    mark: Mark
+    offset: int
+
+
+class Position:
+    """Position of one queue while a replicator copies it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.map = OffsetMap(checkpoint.runs, checkpoint.target_end)
+        self.has_copies = checkpoint.has_copies
+        self.next_offset = checkpoint.next_offset
+        self.start = checkpoint.start
+        self.epoch = checkpoint.epoch
+        self._session: object | None = None
+        self._known_s = 0.0
+
+    def holds(self, session: object, now_s: float) -> bool:
+        """Return whether the position is still known, on this connection to the target."""
+        return self._session is session and now_s - self._known_s < HOLDS_S
+
+    def lose(self) -> None:
+        """Forget the position: the outcome of a send is unknown."""
+        self._session = None
+
+    @property
+    def floor(self) -> int:
+        """Offset of the target's queue down to which the last copy is searched; it is there unless it was lost."""
+        return max(0, self.map.target_end - 1) if self.has_copies else self.map.target_end
+
+    def is_lost(self, found: Found | None, target_begin: int, target_end: int) -> bool:
+        """Return whether the target lost copies of the checkpoint, given the search down to `floor`.
+
+        Then the whole queue must be searched.  Copies that expired in the target are not lost.
+        """
+        if not self.has_copies or found is not None:
+            return False
+        return target_end <= self.floor or target_begin <= self.floor
+
+    def locate(self, found: Found | None, target_end: int, *, was_lost: bool, session: object, now_s: float) -> None:
+        """Take the result of the search: of the whole queue if the target lost copies."""
+        self._session, self._known_s = session, now_s
+        if found is None:
+            if was_lost:
+                self.map.cut(0)
+                self.has_copies = False
+                self.next_offset = self.start
+            return
+        after = found.mark.offset + 1
+        is_last_known = self.has_copies and found.offset == self.floor
+        self.has_copies = True
+        if is_last_known:
+            self.next_offset = max(self.next_offset, after)  # what follows it was left out
+            return
+        if after < self.map.source_end:
+            self.map.cut(after)
+        self.map.cover(self.map.source_end or self.start, after, found.offset + 1)
+        self.next_offset = after
+
+    def sent(self, offsets: list[int], first_place: int, now_s: float) -> None:
+        """Record that messages `offsets` of the source lie in the target from `first_place` on."""
+        for place, offset in enumerate(offsets, first_place):
+            self.map.add(offset, place)
+        if offsets:
+            self.has_copies = True
+            self._known_s = now_s
+
+    def echoed(self, echoes: Sequence[tuple[int, int]]) -> None:
+        """Record messages that came from the target's queue: (offset here, offset there)."""
+        for source, target in echoes:
+            self.map.add(source, target, is_echo=True)
+
+    def advance(self, offset: int) -> None:
+        """Go on at `offset`: the messages before it are copied, left out or gone."""
+        self.next_offset = offset
+
+    def rewind(self, offset: int) -> None:
+        """Go on at `offset`: the source has other messages from there on.  They get numbers of a new stream."""
+        self.next_offset = offset
+        self.start = min(self.start, offset)
+        self.epoch += 1
+        self.map.cut(offset)

@@ -1,0 +1,231 @@
+"""Copier of one queue: one request is outstanding at a time, so the order is kept, and the next one gathers meanwhile.
+
+It knows its ends by protocols alone; clock and pauses are injected.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from replicate.protocol.copies import Copy, SourceQueue, portion
+from replicate.protocol.position import Checkpoint, Found, Position
+from sprocket.client.message import ReceivedMessage
+from sprocket.common.clock import Clock
+from sprocket.common.errors import SprocketError
+
+logger = logging.getLogger(__name__)
+
+_BACKOFF_FIRST_S: Final = 0.1
+_BACKOFF_MAX_S: Final = 5.0
+_BLOCKED_S: Final = 30.0
+
+
+class CopyRefused(SprocketError):
+    """The target refuses these messages for what they are: the same request fails again."""
+
+
+class Bounds(NamedTuple):
+    """First offset of a queue, and the offset after its last message."""
+
+    begin: int
+    end: int
+
+
+class Placed(NamedTuple):
+    """Where a request's first message lies in the target, and how many of its messages the target already had."""
+
+    first_place: int
+    duplicates: int
+
+
+class SourceEnd(Protocol):
+    """The queue of the source.  Methods raise SprocketError if it cannot be reached."""
+
+    async def bounds(self) -> Bounds:
+        """Return its extent, from its master."""
+        ...
+
+    def seek(self, offset: int, /) -> None:
+        """Read from `offset` on; what was read before is dropped."""
+        ...
+
+    async def messages(self) -> Sequence[ReceivedMessage]:
+        """Return what was read and not dropped, in order; wait until there is something."""
+        ...
+
+    def drop(self, count: int, /) -> None:
+        """Forget the first messages of those read."""
+        ...
+
+
+class TargetEnd(Protocol):
+    """The queue of the target.  Methods raise SprocketError if it cannot be reached or the outcome is unknown."""
+
+    async def session(self) -> object:
+        """Return the connection to its master; another object after a reconnect."""
+        ...
+
+    async def bounds(self) -> Bounds:
+        """Return its extent."""
+        ...
+
+    async def last_copy(self, queue: SourceQueue, begin: int, end: int, /) -> Found | None:
+        """Return the last copy of a message of `queue` in [begin, end)."""
+        ...
+
+    async def send(self, session: object, copies: Sequence[Copy], /) -> Placed:
+        """Send one request on this connection.  Raises CopyRefused, too."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyRules:
+    """How a queue is copied.  `admit` waits until the link may send so many bytes."""
+
+    target: str
+    forwards: bool
+    batch_bytes: int
+    skips_refused: bool
+    admit: Callable[[int], Awaitable[None]]
+    pause: Callable[[float], Awaitable[None]]
+    # Whether this replicator may copy now: it has the lease, and the pair is in the right phase.
+    is_open: Callable[[], bool]
+    refused: Callable[[SourceQueue, Copy, str], Awaitable[None]]
+
+
+class QueueCopier:
+    """Copier of `queue` from one end to the other, until it is cancelled."""
+
+    def __init__(
+        self, queue: SourceQueue, source: SourceEnd, target: TargetEnd, checkpoint: Checkpoint, rules: CopyRules,
+        clock: Clock,
+    ) -> None:  # fmt: skip
+        self.queue = queue
+        self.position = Position(checkpoint)
+        self.copied = self.copied_bytes = self.left_out = 0
+        self.source_bounds = Bounds(0, checkpoint.source_end)
+        self._first = checkpoint
+        self._source = source
+        self._target = target
+        self._rules = rules
+        self._clock = clock
+        self._missed, self._refused, self._copied_ms = checkpoint.missed, checkpoint.refused, checkpoint.copied_ms
+        self._single_until = -1  # messages before this offset go one by one: one of them was refused
+        self._trouble = ""
+        self.blocked = ""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What the target should know now."""
+        position = self.position
+        return Checkpoint(
+            self._first.target_broker, self._first.target_queue_id, position.start, position.next_offset,
+            position.map.target_end, position.has_copies, position.epoch, position.map.runs, self.source_bounds.end,
+            self._missed, self._refused, self._copied_ms, self._clock.wall_ms(), self.blocked or self._trouble,
+        )  # fmt: skip
+
+    @property
+    def lag(self) -> int:
+        """Messages of the source that are not copied yet, as far as they are known."""
+        return max(0, self.source_bounds.end - self.position.next_offset)
+
+    @property
+    def missed(self) -> int:
+        """Messages that expired at the source before they were copied."""
+        return self._missed
+
+    async def run(self) -> None:
+        """Copy until cancelled; failures are logged once and tried again."""
+        backoff_s = _BACKOFF_FIRST_S
+        while True:
+            if not self._rules.is_open():
+                self.position.lose()
+                await self._rules.pause(_BACKOFF_FIRST_S)
+                continue
+            try:
+                await self._step()
+            except SprocketError as error:
+                self.position.lose()
+                if str(error) != self._trouble:
+                    self._trouble = str(error)
+                    logger.warning("event=copy_failed queue=%s reason=%r", self.queue, self._trouble)
+                await self._rules.pause(_BLOCKED_S if self.blocked else backoff_s)
+                backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+            else:
+                backoff_s, self._trouble, self.blocked = _BACKOFF_FIRST_S, "", ""
+
+    async def _step(self) -> None:
+        session = await self._target.session()
+        if not self.position.holds(session, self._clock.monotonic()):
+            await self._locate(session)
+        messages = await self._source.messages()
+        is_single = messages[0].queue_offset < self._single_until
+        part = portion(
+            messages, self.queue, self._rules.target, self.position.epoch, forwards=self._rules.forwards,
+            max_bytes=self._rules.batch_bytes, **({"max_messages": 1} if is_single else {}),
+        )  # fmt: skip
+        if part.copies:
+            await self._rules.admit(sum(copy.size_bytes for copy in part.copies))
+            # The wait for messages may have been long.
+            if not self._rules.is_open() or not self.position.holds(session, self._clock.monotonic()):
+                self.position.lose()
+                return
+            try:
+                placed = await self._target.send(session, part.copies)
+            except CopyRefused as error:
+                await self._refuse(part.copies, part.next_offset, part.taken, str(error))
+                return
+            if placed.duplicates:
+                # Another replicator was here: the target says what is there.
+                self.position.lose()
+                return
+            self.copied += len(part.copies)
+            self.copied_bytes += sum(len(copy.body) for copy in part.copies)
+            self._copied_ms = part.copies[-1].stored_ms
+            offsets = [copy.offset for copy in part.copies]
+            self.position.sent(offsets, placed.first_place, self._clock.monotonic())
+        self.position.echoed(part.echoes)
+        self.left_out += part.taken - len(part.copies)
+        self._advance(part.next_offset, part.taken)
+
+    def _advance(self, next_offset: int, taken: int) -> None:
+        self.position.advance(next_offset)
+        self.source_bounds = self.source_bounds._replace(end=max(self.source_bounds.end, next_offset))
+        self._source.drop(taken)
+
+    async def _refuse(self, copies: Sequence[Copy], next_offset: int, taken: int, reason: str) -> None:
+        """Find the message that the target refuses, by sending each alone; then leave it out, or stop."""
+        if len(copies) > 1:
+            self._single_until = copies[-1].offset + 1
+            return
+        if not self._rules.skips_refused:
+            self.blocked = f"the target refuses message {copies[0].offset}: {reason}"
+            raise CopyRefused(self.blocked)
+        await self._rules.refused(self.queue, copies[0], reason)
+        self._refused += 1
+        self._advance(next_offset, taken)
+
+    async def _locate(self, session: object) -> None:
+        """Find where to go on, and read from there."""
+        position = self.position
+        bounds = await self._target.bounds()
+        found = await self._target.last_copy(self.queue, max(position.floor, bounds.begin), bounds.end)
+        was_lost = position.is_lost(found, bounds.begin, bounds.end)
+        if was_lost:
+            logger.warning("event=target_lost_copies queue=%s from=%d", self.queue, position.floor)
+            found = await self._target.last_copy(self.queue, bounds.begin, bounds.end)
+        now_s = self._clock.monotonic()
+        position.locate(found, bounds.end, was_lost=was_lost, session=session, now_s=now_s)
+        self.source_bounds = source = await self._source.bounds()
+        if source.end < position.next_offset:
+            logger.warning(
+                "event=source_lost_messages queue=%s copied=%d left=%d", self.queue, position.next_offset, source.end
+            )
+            position.rewind(source.end)
+        if source.begin > position.next_offset:
+            missed = source.begin - position.next_offset
+            logger.error("event=messages_missed queue=%s count=%d to=%d", self.queue, missed, source.begin)
+            self._missed += missed
+            position.advance(source.begin)
+        self._source.seek(position.next_offset)

@@ -1,0 +1,166 @@
+"""What each side of a link lacks of the other, and where groups stand: for `status`, `rehearse` and the steps.
+
+The state of a link is what the target's table says.  A source that does not answer has the end that it had when it was
+read last, so the number of missing messages is then a lower bound.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from replicate.cluster import Cluster
+from replicate.config import Config, LinkConfig
+from replicate.group_offsets import GroupOffsets
+from replicate.protocol.position import Checkpoint
+from replicate.protocol.steps import Facts, Pair, newest
+from replicate.records import pair_key, queue_of
+from sprocket.client.connection.wakeup import pause
+from sprocket.common.clock import Clock
+from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.stats import TopicOffset
+
+
+class QueueReport(msgspec.Struct, rename="camel"):
+    """One queue of a link.  `lag` is a lower bound if the source does not answer."""
+
+    topic: str
+    broker: str
+    queue: int
+    copied_to: int
+    source_end: int
+    lag: int
+    lag_s: float  # age of the last copy while messages are missing, s
+    missed: int
+    refused: int
+    blocked: str
+
+
+class GroupReport(msgspec.Struct, rename="camel"):
+    """Offset of one group in one queue, and what it is at the target."""
+
+    group: str
+    topic: str
+    broker: str
+    queue: int
+    source_offset: int
+    target_offset: int
+
+
+class LinkReport(msgspec.Struct, rename="camel"):
+    """One link."""
+
+    source: str
+    target: str
+    source_answers: bool
+    moves: bool  # whether the source got messages while it was looked at
+    queues: list[QueueReport] = []
+    groups: list[GroupReport] = []
+
+    @property
+    def lag(self) -> int:
+        """Messages that the target lacks."""
+        return sum(queue.lag for queue in self.queues)
+
+
+async def link_report(
+    config: LinkConfig,
+    clusters: Mapping[str, Cluster],
+    clock: Clock,
+    *,
+    with_groups: bool = False,
+    settle_s: float = 0.0,
+) -> LinkReport:
+    """Return the report of a link; its target must answer.  Look twice, `settle_s` apart, whether messages arrive.
+
+    Raises ClientError if the target does not answer.
+    """
+    source, target = clusters[config.source], clusters[config.target]
+    await target.open_table(create=False)
+    ends = await _ends(source, config)
+    moves = False
+    if settle_s and ends is not None:
+        await pause(settle_s)
+        before, ends = ends, await _ends(source, config)
+        moves = ends is not None and {key: one.max_offset for key, one in ends.items()} != {
+            key: one.max_offset for key, one in before.items()
+        }
+    known = _checkpoints(target, config.source)
+    queues = [_queue(place, known.get(place), None if ends is None else ends.get(place), clock) for place in
+              sorted(known.keys() | (ends or {}).keys())]  # fmt: skip
+    report = LinkReport(config.source, config.target, ends is not None, moves, queues)
+    if with_groups and ends is not None:
+        report.groups = await _groups(config, source, target)
+    return report
+
+
+async def _ends(source: Cluster, config: LinkConfig) -> dict[MessageQueue, TopicOffset] | None:
+    """Return the extents of the source's queues; None if it does not answer."""
+    try:
+        found: dict[MessageQueue, TopicOffset] = {}
+        for topic in await source.topics():
+            if config.takes_topic(topic):
+                found |= (await source.admin.topic_stats(topic)).offset_table
+        return found
+    except SprocketError:
+        return None
+
+
+def _checkpoints(target: Cluster, source: str) -> dict[MessageQueue, Checkpoint]:
+    found = {}
+    for key, record in target.records.items():
+        queue = queue_of(key)
+        if queue is not None and queue.cluster == source and record.queue is not None:
+            found[MessageQueue(queue.topic, queue.broker_name, queue.queue_id)] = record.queue
+    return found
+
+
+def _queue(place: MessageQueue, known: Checkpoint | None, extent: TopicOffset | None, clock: Clock) -> QueueReport:
+    copied_to = 0 if known is None else known.next_offset
+    end = extent.max_offset if extent is not None else 0 if known is None else known.source_end
+    begin = copied_to if known is not None or extent is None else extent.min_offset
+    lag = max(0, end - begin)
+    copied_ms = 0 if known is None else known.copied_ms
+    lag_s = (clock.wall_ms() - copied_ms) / 1000 if lag and copied_ms else 0.0
+    missed, refused, blocked = (0, 0, "") if known is None else (known.missed, known.refused, known.blocked)
+    return QueueReport(
+        place.topic, place.broker_name, place.queue_id, copied_to, end, lag, lag_s, missed, refused, blocked
+    )
+
+
+async def _groups(config: LinkConfig, source: Cluster, target: Cluster) -> list[GroupReport]:
+    await source.open_table(create=False)
+    offsets = GroupOffsets(config, source, target, {}, lambda queue: None)
+    return [
+        GroupReport(
+            one.group, one.queue.topic, one.queue.broker_name, one.queue.queue_id, one.source_offset, one.target_offset
+        )
+        for one in await offsets.all_translated()
+    ]
+
+
+def pair_of(clusters: Mapping[str, Cluster], config: Config) -> Pair | None:
+    """Return the state of the pair of a configuration of two clusters; before the first step, that of peace."""
+    if len(config.clusters) != 2 or not config.home:
+        return None
+    one, other = config.clusters
+    records = (cluster.records.get(pair_key(one, other)) for cluster in clusters.values())
+    found = newest(*(None if record is None else record.pair for record in records))
+    return found or Pair(config.home, config.home)
+
+
+def facts_of(forward: LinkReport | None, back: LinkReport | None) -> Facts:
+    """Return the facts for a step: `forward` is the link from the active side."""
+    return Facts(
+        old_is_reached=back.source_answers if back is not None else forward is not None and forward.source_answers,
+        missing_forward=forward.lag if forward is not None and forward.source_answers else None,
+        missing_back=back.lag if back is not None and back.source_answers else None,
+        source_moves=forward is not None and forward.moves,
+    )
+
+
+def as_json(report: LinkReport) -> dict[str, Any]:
+    """Return a report as JSON."""
+    made: dict[str, Any] = msgspec.to_builtins(report)
+    return made | {"lag": report.lag}

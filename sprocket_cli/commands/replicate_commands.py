@@ -1,0 +1,128 @@
+"""`sprocket replicate`: replication between clusters, its state, and the steps of a failover."""
+
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_json, run
+from sprocket_cli.columns import fitted
+
+if TYPE_CHECKING:
+    from replicate.cluster import Cluster
+    from replicate.config import Config
+    from replicate.report import LinkReport
+
+T = TypeVar("T")
+_HEAD = ("topic", "broker", "queue", "copiedTo", "sourceEnd", "lag", "lagSeconds", "missed", "refused", "state")
+_LEVELS = click.Choice(["debug", "info", "warning", "error"])
+_config_option = click.option(
+    "-c", "--config", "path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Configuration, see docs/geo-replication.md.",
+)  # fmt: skip
+
+
+@click.group(context_settings=HELP)
+def replicate() -> None:
+    """Replicate topics and groups' offsets between clusters."""
+
+
+@replicate.command("run")
+@_config_option
+@click.option("--name", default=socket.gethostname, help="Name of this replicator.  [default: the host's name]")
+@click.option("--log-level", type=_LEVELS, default="info", show_default=True, help="Level of the log on stderr.")
+@json_option
+def run_links(path: Path, name: str, log_level: str, as_json: bool) -> None:
+    """Replicate all links of the configuration until a signal.
+
+    Several replicators may run: one of them copies a link, the others take over when it stops.
+    """
+    config = _loaded(path)
+    from replicate.service import Replication
+    from sprocket.common.clock import SystemClock
+    from sprocket_cli.server.server_commands import start_line
+    from sprocket_cli.server.server_process import Process, log_to_stderr
+
+    log_to_stderr(log_level)
+    process = Process()
+    links = [f"{link.source}>{link.target}" for link in config.links]
+    facts: dict[str, object] = {"replicator": name, "links": links}
+    sys.exit(
+        process.run(
+            [lambda: Replication(config, name, SystemClock(), process.fail)],
+            lambda: start_line(facts, f"replicator {name}: {', '.join(links)}", as_json),
+        )
+    )
+
+
+@replicate.command()
+@_config_option
+@json_option
+def status(path: Path, as_json: bool) -> None:
+    """Show for each queue how many messages the target lacks, and why a queue stands still.
+
+    Exit status 0 if no queue stands still and every source answers; else 1.
+    """
+    reports = _with_clusters(path, _reports)
+    if as_json:
+        from replicate.report import as_json as json_of
+
+        print_json([json_of(report) for report in reports])
+    else:
+        for report in reports:
+            _show(report)
+    if not all(report.source_answers and not any(queue.blocked for queue in report.queues) for report in reports):
+        raise SystemExit(1)
+
+
+async def _reports(config: "Config", clusters: "dict[str, Cluster]") -> "list[LinkReport]":
+    from replicate.report import link_report
+    from sprocket.common.clock import SystemClock
+
+    return [await link_report(link, clusters, SystemClock()) for link in config.links]
+
+
+def _show(report: "LinkReport") -> None:
+    answers = "" if report.source_answers else "; the source does not answer, so more may be missing"
+    click.echo(f"{report.source} > {report.target}: {report.lag} messages are not copied yet{answers}")
+    rows = [
+        (
+            queue.topic, queue.broker, queue.queue, queue.copied_to, queue.source_end, queue.lag,
+            f"{queue.lag_s:.1f}", queue.missed, queue.refused, queue.blocked or "ok",
+        )
+        for queue in report.queues
+    ]  # fmt: skip
+    for line in fitted(_HEAD, rows):
+        click.echo(line)
+
+
+def _loaded(path: Path) -> "Config":
+    from replicate.config import load_config
+    from sprocket.common.errors import ConfigError
+
+    try:
+        return load_config(path)
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+
+
+def _with_clusters(path: Path, work: "Callable[[Config, dict[str, Cluster]], Awaitable[T]]") -> T:
+    """Call `work` with the configuration and its clusters, and return the result."""
+    config = _loaded(path)
+
+    async def session() -> T:
+        from contextlib import AsyncExitStack
+
+        from replicate.cluster import Cluster
+        from sprocket.common.clock import SystemClock
+
+        async with AsyncExitStack() as stack:
+            clusters = {}
+            for name, each in config.clusters.items():
+                clusters[name] = await stack.enter_async_context(Cluster(name, each, SystemClock()))
+            return await work(config, clusters)
+
+    return run(session())

@@ -1,0 +1,46 @@
+"""Clusters of one broker each, and replicators in this process, for the tests of replication."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+from replicate.config import Config, parse_config
+from replicate.service import Replication
+from sprocket.common.clock import SystemClock
+from sprocket.testing import Broker
+
+LIMIT_S = 60.0
+
+
+def config_of(brokers: dict[str, str], links: list[str], more: str = "") -> Config:
+    """Return the configuration of clusters by name and name servers; a link is ``a>b``."""
+    clusters = "".join(f'[clusters.{name}]\nnamesrv = "{namesrv}"\n' for name, namesrv in brokers.items())
+    made = ""
+    for link in links:
+        source, target = link.split(">")
+        made += f'[[links]]\nsource = "{source}"\ntarget = "{target}"\ncheckpoint-s = 0.5\noffsets-s = 0.5\n{more}\n'
+    return parse_config(clusters + made)
+
+
+@asynccontextmanager
+async def replicating(config: Config, name: str = "test") -> AsyncIterator[Replication]:
+    """A replicator of `config`."""
+    replication = Replication(config, name, SystemClock())
+    await replication.start()
+    try:
+        yield replication
+    finally:
+        await replication.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def two_brokers() -> Iterator[tuple[Broker, Broker]]:
+    """Two clusters of one broker."""
+    with Broker() as one, Broker() as other:
+        yield one, other

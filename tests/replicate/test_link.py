@@ -1,0 +1,118 @@
+"""A pair of real clusters."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+import sprocket
+from replicate.service import Replication
+from sprocket import Message
+from sprocket.client.message import ReceivedMessage
+from sprocket.testing import Broker
+from tests.replicate.clusters import LIMIT_S, config_of, replicating, two_brokers, until
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Broker, Broker]]:
+    yield from two_brokers()
+
+
+async def _read(namesrv: str, topic: str, count: int, group: str) -> list[ReceivedMessage]:
+    """Read `count` messages of a topic; fail if there are more."""
+    found: list[ReceivedMessage] = []
+    async with sprocket.connect(namesrv) as mq:
+        consumer = mq.consumer(group, topic, consume_from=sprocket.ConsumeFrom.FIRST)
+        async with asyncio.timeout(LIMIT_S):
+            async for message in consumer:
+                found.append(message)
+                await message.ack()
+                if len(found) == count:
+                    break
+        stats = (await mq.admin.topic_stats(topic)).offset_table.values()
+    assert sum(extent.max_offset for extent in stats) == count
+    return found
+
+
+def _copied(replication: Replication, topic: str) -> int:
+    copiers = [one for link in replication.links for one in link.copiers.items()]
+    return sum(copier.copied for queue, copier in copiers if queue.topic == topic)
+
+
+async def test_a_copy_has_all_that_the_message_has_and_order_is_kept(pair: tuple[Broker, Broker]) -> None:
+    one, other = pair
+    one.create_topic("Orders", 2)
+    async with sprocket.connect(one.namesrv) as mq:
+        producer = mq.producer()
+        for number in range(200):
+            message = Message(
+                "Orders", b"x" * 50 * number + b"%d" % number, keys=[f"k{number}"], tags="new", properties={"n": "ü"},
+                flag=7,
+            )  # fmt: skip
+            await producer.send(message, sharding_key=str(number % 5))
+        await producer.send(Message("Orders", b"late", keys="late", delay=0.1), sharding_key="0")
+    async with replicating(config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"])) as replication:
+        await until(lambda: _copied(replication, "Orders") == 201)
+    originals = await _read(one.namesrv, "Orders", 201, "readers")
+    copies = await _read(other.namesrv, "Orders", 201, "readers")
+    assert {_identity(message) for message in copies} == {_identity(message) for message in originals}
+    for queue_id in (0, 1):
+        ids = [[m.message_id for m in found if m.queue.queue_id == queue_id] for found in (originals, copies)]
+        assert ids[0] == ids[1]
+
+
+def _identity(message: ReceivedMessage) -> tuple[object, ...]:
+    own = message.properties.get("n")
+    return (
+        message.message_id,
+        message.body,
+        message.tags,
+        tuple(message.keys),
+        own,
+        message.flag,
+        message.queue_offset,
+    )
+
+
+async def test_messages_of_a_pair_in_both_directions_do_not_come_back(pair: tuple[Broker, Broker]) -> None:
+    one, other = pair
+    for broker in pair:
+        broker.create_topic("Both", 2)
+    async with replicating(config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b", "b>a"])) as replication:
+        for broker in pair:
+            async with sprocket.connect(broker.namesrv) as mq:
+                for number in range(50):
+                    await mq.producer().send(Message("Both", b"%s %d" % (broker.namesrv.encode(), number)))
+        await until(lambda: _copied(replication, "Both") == 100)
+        await until(lambda: all(copier.lag == 0 for link in replication.links for copier in link.copiers.values()))
+    for broker in pair:
+        found = await _read(broker.namesrv, "Both", 100, "readers")
+        assert len({message.body for message in found}) == 100
+
+
+async def test_a_group_goes_on_at_the_target_where_it_stopped(pair: tuple[Broker, Broker]) -> None:
+    one, other = pair
+    one.create_topic("Work", 1)
+    async with sprocket.connect(one.namesrv) as mq:
+        for number in range(100):
+            await mq.producer().send(Message("Work", b"%d" % number))
+        async for message in mq.consumer("workers", "Work", consume_from=sprocket.ConsumeFrom.FIRST):
+            await message.ack()
+            if message.body == b"59":
+                break
+    async with replicating(config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"])) as replication:
+        await until(lambda: _copied(replication, "Work") == 100)
+        async with sprocket.connect(other.namesrv) as mq, asyncio.timeout(LIMIT_S):
+            while not await _committed(mq, "workers"):
+                await asyncio.sleep(0.1)
+            found = []
+            async for message in mq.consumer("workers", "Work"):
+                found.append(message.body)
+                if message.body == b"99":
+                    break
+    assert found == [b"%d" % number for number in range(60, 100)]
+
+
+async def _committed(mq: sprocket.Connection, group: str) -> bool:
+    stats = await mq.admin.consume_stats(group, "Work")
+    return any(offsets.consumer_offset == 60 for offsets in stats.offset_table.values())
