@@ -16,6 +16,8 @@ from broker.namespace.namespaces import Namespaces
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.quota.quotas import Quotas
 from broker.role import Role
+from broker.schedules.positions import SchedulePositions
+from broker.schedules.schedule_table import ScheduleTable
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
@@ -52,6 +54,8 @@ class BrokerCore:
     namespaces: Namespaces
     quotas: Quotas
     quota_reads: QuotaReads
+    schedules: ScheduleTable
+    schedule_positions: SchedulePositions
     client: RemotingClient  # for requests to other brokers and to name servers
     # Reports an error that the broker cannot survive to the owner of the process.
     fail: Callable[[SprocketError], None]

@@ -42,7 +42,7 @@ from broker.out.registration import Registration
 from broker.pop.revive.revive_service import ReviveService
 from broker.process_parts import ProcessParts
 from broker.processor.admin.plain_accounts import PlainAccountsProcessor
-from broker.processor.assembly import admin_routes, message_routes
+from broker.processor.assembly import SendParts, admin_routes, message_routes, send_parts
 from broker.processor.lock_batch import GroupLocks
 from broker.processor.pop.notification import NotificationService
 from broker.processor.pop.pop_metrics import pop_metrics
@@ -58,6 +58,8 @@ from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
 from broker.replication.table_stream import TableSender
 from broker.role import Role
+from broker.schedules.positions import SchedulePositions
+from broker.schedules.schedule_table import ScheduleTable
 from broker.service import Service
 from broker.slave.master_follower import MasterFollower
 from broker.slave.master_watch import MasterWatch
@@ -82,6 +84,8 @@ from broker.upkeep.mapping_cleaning import MappingCleaning
 from broker.upkeep.namespace_service import NamespaceService
 from broker.upkeep.quota_upkeep import QuotaUpkeep
 from broker.upkeep.renewed_topics import RenewedTopics
+from broker.upkeep.schedule_sends import ScheduleSends
+from broker.upkeep.schedule_service import RecurringMessages
 from broker.upkeep.table_saving import TableSaving
 from ha.autoswitch.master_link import AutoSwitchRules
 from ha.autoswitch.messages import SlaveHandshake
@@ -104,13 +108,16 @@ from store.timer.timer_message_store import TimerMessageStore
 
 @dataclass(frozen=True)
 class Deliveries:
-    """Parts that deliver messages later: delays, the timer, transactions."""
+    """Parts that take messages, and that deliver them later: delays, the timer, transactions, schedules."""
+
+    sending: SendParts
 
     schedule: ScheduleService
     timer: TimerService
     timer_intake: TimerIntake
     transactions: Transactions
     transaction_check: TransactionCheck
+    recurring: RecurringMessages
 
 
 @dataclass(frozen=True)
@@ -225,6 +232,7 @@ def build(
         pulls.broadcasts,
         *pops.services,
         *upkeep_services(core, brokers, retention),
+        deliveries.recurring,
         ArchiveService(core, process.archive, process.epochs, holds_lease),
         ArchiveReads(core.tier),
         core.ids,
@@ -242,7 +250,7 @@ def build(
     figures = build_figures(core, [*process.services, *services], process.refusals)
     metrics = build_metrics(core, [*process.services, *services], deliveries, pops, process)
     routes = [
-        *message_routes(core, deliveries.timer_intake, deliveries.transactions, pulls.pulls, pops.pop, brokers),
+        *message_routes(core, deliveries.sending, deliveries.transactions, pulls.pulls, pops.pop, brokers),
         *process.creations.timed(operator_routes(core, process.access, deliveries, registration, traffic, figures)),
         *(route for service in (*process.services, *services) for route in service.routes()),
     ]
@@ -279,12 +287,16 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
     table = QuotaTable(environment.file("quotas.json"), clock, config.plan_version)
     quotas = Quotas(table, clock, None if account is None else account.access_key)
     view = None if process.archive is None else ArchiveView(process.archive, config.store.store_path_root_dir / FOOTERS)
+    schedules = ScheduleTable(environment.file("schedules.json"), clock, config.plan_version, environment.random_below)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),
         consumers=process.consumers, producers=process.producers, filters=process.filters,
         namespace_table=namespace_table, namespaces=namespaces,
-        quotas=quotas, quota_reads=QuotaReads(quotas, clock, call_later),
+        quotas=quotas, quota_reads=QuotaReads(quotas, clock, call_later), schedules=schedules,
+        schedule_positions=SchedulePositions(
+            environment.file("schedulePositions.json"), schedules, lambda: store.wrote_offset
+        ),
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
         client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock, mappings.by_name),
@@ -306,7 +318,10 @@ def build_deliveries(core: BrokerCore, environment: Environment, process: Proces
         core.config, core.store, core.topics, core.producers, transactions, core.clock, core.call_later,
         may_ask=process.access.may_publish,
     )  # fmt: skip
-    return Deliveries(schedule, TimerService(core, wheel, metrics, intake), intake, transactions, check)
+    sending = send_parts(core, intake)
+    recurring = RecurringMessages(core, ScheduleSends(core, sending.planner, sending.intake))
+    timer = TimerService(core, wheel, metrics, intake)
+    return Deliveries(sending, schedule, timer, intake, transactions, check, recurring)
 
 
 def build_pops(core: BrokerCore, environment: Environment, deliveries: Deliveries, brokers: OtherBrokers) -> Pops:
@@ -323,7 +338,7 @@ def build_tables(core: BrokerCore, process: ProcessParts, deliveries: Deliveries
     """Build what the replicas of a group share besides the log."""
     return ReplicatedTables(
         core, deliveries.schedule.offsets, deliveries.timer, pops.assignments.modes, pops.pop.order_info,
-        process.users.replicated(),
+        [*process.users.replicated(), *deliveries.recurring.replicated()],
     )  # fmt: skip
 
 

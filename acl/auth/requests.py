@@ -329,6 +329,7 @@ _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
     RequestCode.GET_ALL_TOPIC_CONFIG: _all_names,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _all_names,
     RequestCode.GET_NAMESPACES: _all_names,
+    RequestCode.GET_SCHEDULES: _all_names,
     RequestCode.GET_BROKER_CLUSTER_INFO: _brokers,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
     RequestCode.SEND_MESSAGE: _send,
@@ -394,6 +395,11 @@ _OWN_GROUP: Final[_Fields] = (("group", ResourceType.GROUP, ""),)
 _CLUSTER: Final[_Fields] = (("clusterName", ResourceType.CLUSTER, ""),)
 _FIELDS: Final[dict[int, _Fields]] = {
     RequestCode.RECALL_MESSAGE: _TOPIC,
+    RequestCode.SET_SCHEDULE: _TOPIC,
+    RequestCode.DELETE_SCHEDULE: _TOPIC,
+    RequestCode.PAUSE_SCHEDULE: _TOPIC,
+    RequestCode.TRIGGER_SCHEDULE: _TOPIC,
+    RequestCode.GET_SCHEDULE: _TOPIC,
     RequestCode.UPDATE_AND_CREATE_TOPIC: _TOPIC,
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: _TOPIC,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _TOPIC,
@@ -454,6 +460,7 @@ FILTERED: Final = frozenset(
         RequestCode.AUTH_LIST_USER,
         RequestCode.AUTH_LIST_ACL,
         RequestCode.GET_NAMESPACES,
+        RequestCode.GET_SCHEDULES,
     }
 )
 

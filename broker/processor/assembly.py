@@ -1,6 +1,7 @@
 """Construction of a broker's request handlers."""
 
 import os
+from dataclasses import dataclass
 
 from broker.core import BrokerCore
 from broker.message_id import UniqueKeys
@@ -40,9 +41,28 @@ from sprocket.remoting.routes import Route
 from store.record.record import TagsCodes
 
 
+@dataclass(frozen=True)
+class SendParts:
+    """What turns a message that was sent to this broker into one that is stored."""
+
+    planner: SendPlanner
+    intake: MessageIntake
+
+
+def send_parts(core: BrokerCore, timer_intake: TimerIntake) -> SendParts:
+    """Build `SendParts`."""
+    config, topics, below = core.config, core.topics, core.random_below
+    tags_codes = TagsCodes(config.store.message_delay_level)
+    unique_keys = UniqueKeys(core.store.store_host[:-4], os.getpid(), below(1 << 31), core.clock)
+    intake = MessageIntake(config, topics, core.groups, core.locks, tags_codes, unique_keys, timer_intake)
+    static = core.mappings.by_name
+    planner = SendPlanner(config, topics, core.store, core.clock, below, static, core.quotas, core.namespaces)
+    return SendParts(planner, intake)
+
+
 def message_routes(
     core: BrokerCore,
-    timer_intake: TimerIntake,
+    sending: SendParts,
     transactions: Transactions,
     pulls: PullProcessor,
     pop: PopService,
@@ -52,11 +72,7 @@ def message_routes(
     config, store, topics, groups, waits, clock = (
         core.config, core.store, core.topics, core.groups, core.waits, core.clock,
     )  # fmt: skip
-    tags_codes = TagsCodes(config.store.message_delay_level)
-    unique_keys = UniqueKeys(store.store_host[:-4], os.getpid(), core.random_below(1 << 31), clock)
-    intake = MessageIntake(config, topics, groups, core.locks, tags_codes, unique_keys, timer_intake)
-    static, below = core.mappings.by_name, core.random_below
-    planner = SendPlanner(config, topics, store, clock, below, static, core.quotas, core.namespaces)
+    static, planner, intake = core.mappings.by_name, sending.planner, sending.intake
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
     on_reset, logical_resets = (pop.reset, pulls.reset), LogicalResets(clock)
     offsets = OffsetProcessor(store, topics, groups, core.offsets, core.tier)

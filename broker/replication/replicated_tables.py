@@ -68,6 +68,7 @@ class ReplicatedTables(Service):
         # A change of these tables is written at once, because somebody waits for it.
         self.awaited: tuple[SavedTable, ...] = (
             core.topics, core.mappings, core.groups, modes, core.quotas.table, core.namespace_table,
+            core.schedules,
         )  # fmt: skip
         self._modes = modes
         self._delivered = delay_offsets

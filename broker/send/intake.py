@@ -47,6 +47,7 @@ _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _TAGS: Final = names.encoded_name(names.TAGS)
 _LITE: Final = names.encoded_name(names.LITE_TOPIC)
 _ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
+_SCHEDULE: Final = names.encoded_name(names.INNER_SCHEDULE)
 _LIGHT_OFFSETS: Final = names.encoded_name(names.INNER_MULTI_QUEUE_OFFSET)
 
 
@@ -116,8 +117,9 @@ class MessageIntake:
         broker = self._config.broker
         properties = names.parse(header.properties)
         properties.pop(names.POP_CK, None)
-        # Only the store may set this one, because recovery trusts it.
+        # Only the store and the schedules of a broker may set these, because recovery trusts them.
         properties.pop(names.INNER_MULTI_QUEUE_OFFSET, None)
+        properties.pop(names.INNER_SCHEDULE, None)
         properties[names.MSG_REGION] = broker.region_id
         properties[names.TRACE_ON] = "true" if broker.trace_on else "false"
         properties[names.CLUSTER] = broker.broker_cluster_name
@@ -300,7 +302,7 @@ class MessageIntake:
         for flag, body_at, properties_at, end in members:
             own = content[properties_at:end]
             if b"INNER_" in own:
-                own = without(own, _LIGHT_OFFSETS)
+                own = without(without(own, _LIGHT_OFFSETS), _SCHEDULE)
                 have_ids = have_ids or names.find_last(own, _ID) is not None
             if may_be_lite and find_last(own, _LITE) is not None:
                 raise self._lite_batch()

@@ -34,6 +34,7 @@ _DECIDING: Final = frozenset(
         names.INNER_BASE,
         names.INNER_MULTI_QUEUE_OFFSET,
         names.IDEMPOTENCE_ID,
+        names.INNER_SCHEDULE,
         names.LITE_TOPIC,
         names.PRIORITY,
     }

@@ -43,6 +43,7 @@ _ALWAYS: Final[dict[int, Refusal]] = {
     RequestCode.SEND_MESSAGE_V2: _BUSY,
     RequestCode.SEND_BATCH_MESSAGE: _BUSY,
     RequestCode.CONSUMER_SEND_MSG_BACK: _BUSY,
+    RequestCode.TRIGGER_SCHEDULE: _READ_ONLY,
     RequestCode.END_TRANSACTION: _on_slave(ResponseCode.SLAVE_NOT_AVAILABLE),
     RequestCode.RESUME_CHECK_HALF_MESSAGE: _on_slave(ResponseCode.SLAVE_NOT_AVAILABLE),
     RequestCode.RECALL_MESSAGE: _on_slave(
@@ -65,6 +66,9 @@ _UNLESS_ACTING: Final[dict[int, Refusal]] = {
     RequestCode.DELETE_QUOTA: _READ_ONLY,
     RequestCode.SET_NAMESPACE: _READ_ONLY,
     RequestCode.DELETE_NAMESPACE: _READ_ONLY,
+    RequestCode.SET_SCHEDULE: _READ_ONLY,
+    RequestCode.DELETE_SCHEDULE: _READ_ONLY,
+    RequestCode.PAUSE_SCHEDULE: _READ_ONLY,
     RequestCode.POP_MESSAGE: _NO_POPS,
     RequestCode.POP_LITE_MESSAGE: _NO_POPS,
     RequestCode.ACK_MESSAGE: _NO_POPS,

@@ -12,6 +12,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "zstandard": "zstd",
     "uvloop": "uvloop",
     "click": "server",
+    "cronsim": "server",
     "cryptography": "server",
     "isal": "server",
     "jwt": "server",

@@ -49,6 +49,8 @@ EXPECTED_OFFSET: Final = "INNER_EXPECTED_OFFSET"
 # An id of this form is a number in a stream: a broker stores a message only if its number is higher than the last one
 # of the stream in the topic.
 SEQUENCE_PREFIX: Final = "sequence:"
+# Schedule and fire time of a message that a Sprocket broker sent on a schedule; only brokers set it.  Not in RocketMQ.
+INNER_SCHEDULE: Final = "INNER_SCHEDULE"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
@@ -81,6 +83,7 @@ NOT_CARRIED: Final = frozenset(
     | {POP_CK, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, TIMER_DELIVER_MS}
     | {TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES}
     | {TIMER_DEL_UNIQKEY, "1ST_POP_TIME", "CONSUME_START_TIME", "__CRC32#", IDEMPOTENCE_ID, EXPECTED_OFFSET}
+    | {INNER_SCHEDULE}
 )
 # Names that a user property must not have, because they change the meaning of the message.
 RESERVED: Final = frozenset(
@@ -89,7 +92,7 @@ RESERVED: Final = frozenset(
     | {"TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", MSG_REGION, TRACE_ON, "CONSUME_START_TIME"}
     | {IDEMPOTENCE_ID, INNER_NUM, INNER_BASE, "INSTANCE_ID", "__CRC32#", TRANSACTION_PREPARED_QUEUE_OFFSET}
     | {CORRELATION_ID, REPLY_TO_CLIENT, TTL, MSG_TYPE, ARRIVE_TIME, PUSH_REPLY_TIME, PRIORITY, LITE_TOPIC}
-    | {EXPECTED_OFFSET}
+    | {EXPECTED_OFFSET, INNER_SCHEDULE}
 )
 
 

@@ -19,9 +19,15 @@ import ha
 import sprocket.common
 import store
 from sprocket.common import failpoints
-from tests.chaos.load import Load, Refused, beside
+from sprocket.remoting.bodies.schedule import Schedule
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.schedule import SetScheduleRequestHeader
+from tests.chaos.load import Load, Refused, beside, create_topic
 from tests.chaos.nursery import ChaosBroker
 
+SCHEDULED: Final = "Scheduled"
 _SERVE_LIMIT_S: Final = 5.0
 _TRIES: Final = 8
 _SERVING_TRIES: Final = 2
@@ -141,6 +147,7 @@ class FailpointRounds:
         if not self._is_prepared:
             self._broker.start()
             await self._load.prepare(self._broker.address)
+            await set_schedule(self._broker.address)
             self._broker.kill()
             self._is_prepared = True
 
@@ -226,3 +233,13 @@ class FailpointRounds:
     def _remove_a_queue(self) -> None:
         queues = sorted((self._broker.store / "consumequeue" / "Chaos").iterdir())
         shutil.rmtree(self._dice.choice(queues))
+
+
+async def set_schedule(address: str) -> None:
+    """Let a schedule fire each second, as points about schedules need it."""
+    client = RemotingClient()
+    wanted = Schedule(name="each second", topic=SCHEDULED, body=b"0.", every_millis=1000)
+    await create_topic(client, address, SCHEDULED, 1)
+    header = SetScheduleRequestHeader(topic=SCHEDULED)
+    await client.invoke(address, RequestCode.SET_SCHEDULE, header, dumps(wanted), timeout_s=30)
+    await client.close()

@@ -1,0 +1,109 @@
+"""All schedules of a broker in the order in which they are due.  Pure: the caller has the clock, and sends."""
+
+from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+from broker.schedules.fire_times import BadRule
+from broker.schedules.timing import Timing
+from sprocket.remoting.bodies.schedule import ScheduleEntry
+
+# Pauses between attempts to send a message that was refused: the first, which doubles, and the longest.
+_FIRST_RETRY_MS: Final = 1_000
+_MAX_RETRY_MS: Final = 60_000
+
+
+class Planned:
+    """One schedule on the agenda; `timing` is None while it is paused, or if its time zone is gone."""
+
+    __slots__ = ("entry", "fired_total", "is_gone", "last_error", "pause_ms", "refused_total", "retry_ms", "timing")
+
+    def __init__(self, entry: ScheduleEntry) -> None:
+        self.entry = entry
+        self.timing: Timing | None = None
+        self.is_gone = False  # it is no longer on the agenda
+        self.pause_ms = self.retry_ms = 0  # before the next attempt, and when that is
+        self.fired_total = self.refused_total = 0
+        self.last_error = ""
+
+    def carry_on(self, before: "Planned") -> None:
+        """Take over what was counted for the same schedule before it was changed."""
+        self.fired_total, self.refused_total = before.fired_total, before.refused_total
+        self.last_error = before.last_error
+
+
+class Agenda:
+    """A heap of schedules by due time.  `fired_ms` returns the last fire time of a schedule, or None."""
+
+    def __init__(self, fired_ms: Callable[[str], int | None]) -> None:
+        self._fired_ms = fired_ms
+        self.by_name: dict[str, Planned] = {}
+        self._heap: list[tuple[int, int, Planned]] = []
+        self._numbers = count()
+
+    def update(self, entries: Mapping[str, ScheduleEntry]) -> None:
+        """Follow a change of the table.  Unchanged schedules stay as they are."""
+        for name in [name for name, planned in self.by_name.items() if entries.get(name) is not planned.entry]:
+            planned = self.by_name[name]
+            planned.is_gone = True
+            if name not in entries:
+                del self.by_name[name]
+        for name, entry in entries.items():
+            before = self.by_name.get(name)
+            if before is None or before.is_gone:
+                self._add(name, entry, before)
+
+    def _add(self, name: str, entry: ScheduleEntry, before: Planned | None) -> None:
+        planned = self.by_name[name] = Planned(entry)
+        if before is not None and before.entry.id == entry.id:
+            planned.carry_on(before)
+        if entry.is_paused:
+            return
+        try:
+            planned.timing = Timing(entry, max(entry.since_millis, self._fired_ms(name) or 0))
+        except BadRule as error:  # the master that took it knew its time zone
+            planned.last_error = str(error)
+        self._push(planned)
+
+    def _push(self, planned: Planned) -> None:
+        due_ms = None if planned.timing is None else planned.timing.due_ms
+        if due_ms is not None:
+            heappush(self._heap, (max(due_ms, planned.retry_ms), next(self._numbers), planned))
+
+    def clear(self) -> None:
+        """Forget all schedules."""
+        self.update({})
+        self._heap.clear()
+
+    def wait_ms(self, now_ms: int) -> int | None:
+        """Return the time until the next schedule is due, 0 or more; None if none will be."""
+        return max(self._heap[0][0] - now_ms, 0) if self._heap else None
+
+    def pop_due(self, now_ms: int) -> Planned | None:
+        """Take a schedule whose message is to be sent now; end with `fired` or `refused`.  None: nothing is due."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            planned = heappop(self._heap)[2]
+            if planned.is_gone or planned.timing is None:
+                continue
+            if planned.timing.is_due(now_ms):
+                return planned
+            self._push(planned)
+        return None
+
+    def fired(self, planned: Planned) -> None:
+        """Put a schedule whose message is in the log back, for its next fire time."""
+        assert planned.timing is not None
+        planned.timing.fired()
+        planned.fired_total += 1
+        planned.pause_ms = planned.retry_ms = 0
+        planned.last_error = ""
+        self._push(planned)
+
+    def refused(self, planned: Planned, reason: str, now_ms: int) -> None:
+        """Put a schedule whose message was refused back, for another attempt."""
+        planned.refused_total += 1
+        planned.last_error = reason
+        planned.pause_ms = min(planned.pause_ms * 2, _MAX_RETRY_MS) or _FIRST_RETRY_MS
+        planned.retry_ms = now_ms + planned.pause_ms
+        self._push(planned)

@@ -1,0 +1,151 @@
+"""Table of schedules, stored in ``config/schedules.json``.  Not in RocketMQ."""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from broker.config.operator_table import OperatorTable
+from broker.plan.version import PlanVersion
+from broker.schedules.fire_times import BadRule, rule_of
+from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.schedule import Schedule, ScheduleEntry, ScheduleTableBody
+from sprocket.remoting.bodies.topic import DataVersion
+from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message import properties as names
+from sprocket.remoting.message.namespaces import namespace_of
+from sprocket.remoting.message.topic_names import (
+    DLQ_PREFIX,
+    LIGHT_PREFIX,
+    NOT_ALLOWED_SEND_TOPICS,
+    RETRY_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+)
+
+MAX_NAME_CHARS: Final = 255
+MAX_BODY_BYTES: Final = 64 * 1024
+MAX_PROPERTIES_CHARS: Final = 16 * 1024
+# Of bodies and properties of all schedules of a broker: the table is written and replicated whole.
+MAX_TOTAL_BYTES: Final = 16 * 1024 * 1024
+MIN_PERIOD_MS: Final = 1000
+MAX_PERIOD_MS: Final = 10 * 366 * 86_400_000
+MAX_JITTER_MS: Final = 3_600_000
+MAX_CATCH_UP: Final = 1000
+_NO_SCHEDULE_TOPICS: Final = (RETRY_PREFIX, DLQ_PREFIX, LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX)
+
+
+class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
+    """Table of schedules by name.  After each change wait for `save`; if that fails, the table is as before.
+
+    `on_change` is called with each change of the whole table.
+    """
+
+    def __init__(
+        self, file: ConfigFile, clock: Clock, plan_version: PlanVersion, random_below: Callable[[int], int]
+    ) -> None:
+        super().__init__(file, clock, plan_version, "scheduleTable", "schedule", ScheduleTableBody)
+        self._random_below = random_below
+
+    def find(self, name: str, topic: str) -> ScheduleEntry:
+        """Return the schedule of a topic with this name.  Raises RequestError."""
+        entry = self.by_name.get(name)
+        if entry is None or entry.schedule.topic != topic:
+            remark = f"topic {topic[:255]} has no schedule {name[:255]!r} at this broker"
+            raise RequestError(ResponseCode.INVALID_PARAMETER, remark, Reason.NOT_FOUND)
+        return entry
+
+    def put(self, schedule: Schedule, *, may_replace: bool) -> None:
+        """Add a schedule, or replace it where it differs; a new rule counts from now on.  Raises RequestError."""
+        known, now_ms = self.by_name.get(schedule.name), self._clock.wall_ms()
+        if known is not None and not may_replace:
+            raise _invalid(schedule, "it exists already; replace it, or delete it first")
+        if known is not None and known.schedule.topic != schedule.topic:
+            raise _invalid(schedule, f"it sends to topic {known.schedule.topic}; delete it there first")
+        if known is None:
+            id_ = f"{self._random_below(1 << 62):x}"
+            entry = ScheduleEntry(schedule=schedule, id=id_, anchor_millis=now_ms, since_millis=now_ms)
+        elif _rule_texts(known.schedule) == _rule_texts(schedule):
+            entry = replace(known, schedule=schedule)
+        else:
+            entry = replace(known, schedule=schedule, anchor_millis=now_ms, since_millis=now_ms)
+        check(entry)
+        total = sum(_size(one.schedule) for name, one in self.by_name.items() if name != schedule.name)
+        if total + _size(schedule) > MAX_TOTAL_BYTES:
+            raise _invalid(schedule, f"the schedules of this broker would have more than {MAX_TOTAL_BYTES} bytes")
+        if entry != known:
+            self._put(schedule.name, entry)
+
+    def pause(self, entry: ScheduleEntry, *, is_paused: bool) -> None:
+        """Pause a schedule, or let it go on: what was due meanwhile does not count."""
+        if entry.is_paused != is_paused:
+            since_ms = entry.since_millis if is_paused else max(entry.since_millis, self._clock.wall_ms())
+            self._put(entry.schedule.name, replace(entry, is_paused=is_paused, since_millis=since_ms))
+
+    def _body_of(self, entries: dict[str, ScheduleEntry], version: DataVersion) -> ScheduleTableBody:
+        return ScheduleTableBody(entries, version)
+
+    def _parts_of(self, body: ScheduleTableBody) -> tuple[dict[str, ScheduleEntry], DataVersion]:
+        return body.schedule_table, body.data_version
+
+
+def _rule_texts(schedule: Schedule) -> tuple[str, str, int]:
+    return schedule.cron, schedule.time_zone, schedule.every_millis
+
+
+def _size(schedule: Schedule) -> int:
+    return len(schedule.body) + sum(len(name) + len(value) for name, value in schedule.properties.items()) + 512
+
+
+def check(entry: ScheduleEntry) -> None:
+    """Raise RequestError unless the schedule is valid; its topic may be missing."""
+    schedule = entry.schedule
+    name, topic = schedule.name, schedule.topic
+    if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable() or names.NAME_END in name:
+        raise _invalid(schedule, f"a name has 1 to {MAX_NAME_CHARS} printable characters")
+    if namespace_of(name) != namespace_of(topic):
+        raise _invalid(schedule, f"its name is not in the namespace of topic {topic[:255]}")
+    if topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(_NO_SCHEDULE_TOPICS):
+        raise _invalid(schedule, f"it cannot send to topic {topic[:255]}, which brokers use")
+    if len(schedule.body) > MAX_BODY_BYTES:
+        raise _invalid(schedule, f"a body has at most {MAX_BODY_BYTES} bytes; send a reference to the data instead")
+    _check_properties(schedule)
+    _check_numbers(schedule)
+    try:
+        if rule_of(entry).after(entry.anchor_millis) is None:
+            raise _invalid(schedule, "its cron expression never fires")
+    except BadRule as error:
+        raise _invalid(schedule, str(error)) from None
+
+
+def _check_properties(schedule: Schedule) -> None:
+    size = 0
+    for key, value in schedule.properties.items():
+        size += len(key) + len(value) + 2
+        if not key or any(mark in key + value for mark in (names.NAME_END, names.VALUE_END)):
+            raise _invalid(schedule, "a property has a name, and no character 1 or 2")
+        if key.startswith("INNER_") or key in (names.TRANSACTION_PREPARED, names.REAL_TOPIC, names.REAL_QUEUE_ID):
+            raise _invalid(schedule, f"property {key[:64]} is for brokers; leave it out")
+        if key == names.TIMER_DELIVER_MS:
+            raise _invalid(schedule, "a fixed time of delivery does not fit; set a delay")
+    if size > MAX_PROPERTIES_CHARS:
+        raise _invalid(schedule, f"its properties have more than {MAX_PROPERTIES_CHARS} characters")
+
+
+def _check_numbers(schedule: Schedule) -> None:
+    if bool(schedule.cron) == bool(schedule.every_millis):
+        raise _invalid(schedule, "give one of cron and everyMillis")
+    if not schedule.cron and not MIN_PERIOD_MS <= schedule.every_millis <= MAX_PERIOD_MS:
+        raise _invalid(schedule, f"everyMillis is from {MIN_PERIOD_MS} to {MAX_PERIOD_MS}")
+    max_jitter_ms = min(MAX_JITTER_MS, schedule.every_millis or MAX_JITTER_MS)
+    if not 0 <= schedule.jitter_millis <= max_jitter_ms:
+        raise _invalid(schedule, f"jitterMillis is from 0 to {max_jitter_ms}")
+    if not 1 <= schedule.max_catch_up <= MAX_CATCH_UP:
+        raise _invalid(schedule, f"maxCatchUp is from 1 to {MAX_CATCH_UP}")
+
+
+def _invalid(schedule: Schedule, text: str) -> RequestError:
+    remark = f"schedule {schedule.name[:64]!r}: {text}"
+    return RequestError(ResponseCode.INVALID_PARAMETER, remark, Reason.INVALID_PARAMETER)
