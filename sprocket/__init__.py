@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     )
     from sprocket.client.rebalance.listener import ConsumerListener
     from sprocket.client.rebalance.start_offset import ConsumeFrom
+    from sprocket.client.schedules import Schedules
     from sprocket.client.send.recall import RecallHandle
     from sprocket.client.send.reply import Reply, make_reply
     from sprocket.client.send.send_request import SendSettings
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from sprocket.common.errors import SprocketError
     from sprocket.remoting.bodies.auth import UserInfo
     from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+    from sprocket.remoting.bodies.schedule import CatchUp, ScheduleState
     from sprocket.remoting.bodies.topic import TopicConfig
     from sprocket.remoting.credentials import Credentials, TokenCredentials
     from sprocket.remoting.tls.settings import TlsSettings
@@ -118,6 +120,7 @@ __all__ = [
     "BrokerNotFound",
     "BrokerRefused",
     "BytesSerializer",
+    "CatchUp",
     "Claim",
     "ClaimStore",
     "ClientClosed",
@@ -169,6 +172,8 @@ __all__ = [
     "RemotingTimeout",
     "Reply",
     "ReplyTimeout",
+    "ScheduleState",
+    "Schedules",
     "SendFailed",
     "SendResult",
     "SendSettings",
@@ -212,6 +217,9 @@ _EXPORTS = {
     "ProtobufSerializer": "sprocket.client.typed.serializers",
     "PydanticSerializer": "sprocket.client.typed.serializers",
     "Serializer": "sprocket.client.typed.serializers",
+    "CatchUp": "sprocket.remoting.bodies.schedule",
+    "ScheduleState": "sprocket.remoting.bodies.schedule",
+    "Schedules": "sprocket.client.schedules",
     "Table": "sprocket.client.typed.table",
     "Topic": "sprocket.client.typed.topic",
     "TypedConsumer": "sprocket.client.typed.consumer",

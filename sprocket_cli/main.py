@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "proxy": "sprocket_cli.server.mqproxy:main",
     "quota": "sprocket_cli.commands.quota_commands:quota",
     "replicate": "sprocket_cli.commands.replicate_commands:replicate",
+    "schedule": "sprocket_cli.commands.schedule_commands:schedule",
     "send": "sprocket_cli.commands.message_commands:send",
     "spark": "sprocket_cli.spark.commands:spark",
     "standalone": "sprocket_cli.server.standalone:standalone",

@@ -34,34 +34,37 @@ class Planned:
 
 
 class Agenda:
-    """A heap of schedules by due time.  `fired_ms` returns the last fire time of a schedule, or None."""
+    """A heap of schedules by due time, and all of them by key.
+
+    `fired_ms` returns the last fire time of a schedule that is in the log, by key; None without one.
+    """
 
     def __init__(self, fired_ms: Callable[[str], int | None]) -> None:
         self._fired_ms = fired_ms
-        self.by_name: dict[str, Planned] = {}
+        self.by_key: dict[str, Planned] = {}
         self._heap: list[tuple[int, int, Planned]] = []
         self._numbers = count()
 
     def update(self, entries: Mapping[str, ScheduleEntry]) -> None:
         """Follow a change of the table.  Unchanged schedules stay as they are."""
-        for name in [name for name, planned in self.by_name.items() if entries.get(name) is not planned.entry]:
-            planned = self.by_name[name]
+        for key in [key for key, planned in self.by_key.items() if entries.get(key) is not planned.entry]:
+            planned = self.by_key[key]
             planned.is_gone = True
-            if name not in entries:
-                del self.by_name[name]
-        for name, entry in entries.items():
-            before = self.by_name.get(name)
+            if key not in entries:
+                del self.by_key[key]
+        for key, entry in entries.items():
+            before = self.by_key.get(key)
             if before is None or before.is_gone:
-                self._add(name, entry, before)
+                self._add(key, entry, before)
 
-    def _add(self, name: str, entry: ScheduleEntry, before: Planned | None) -> None:
-        planned = self.by_name[name] = Planned(entry)
+    def _add(self, key: str, entry: ScheduleEntry, before: Planned | None) -> None:
+        planned = self.by_key[key] = Planned(entry)
         if before is not None and before.entry.id == entry.id:
             planned.carry_on(before)
         if entry.is_paused:
             return
         try:
-            planned.timing = Timing(entry, max(entry.since_millis, self._fired_ms(name) or 0))
+            planned.timing = Timing(entry, max(entry.since_millis, self._fired_ms(key) or 0))
         except BadRule as error:  # the master that took it knew its time zone
             planned.last_error = str(error)
         self._push(planned)

@@ -29,19 +29,19 @@ _NOTED_BYTES: Final = 256 * 1024 * 1024
 class Fired(NamedTuple):
     """What a message in the log says: its schedule has fired at a time."""
 
-    name: str
+    key: str
     id: str
     fire_ms: int
 
     def property(self) -> bytes:
         """Return the property of the message, encoded."""
-        return _NAME + f"{self.id}:{self.fire_ms}:{self.name}".encode() + VALUE_END_BYTES
+        return _NAME + f"{self.id}:{self.fire_ms}:{self.key}".encode() + VALUE_END_BYTES
 
 
 def _read(value: bytes) -> Fired | None:
     id_, _, rest = value.partition(b":")
-    fire_ms, _, name = rest.partition(b":")
-    return Fired(java_text(name), java_text(id_), int(fire_ms)) if fire_ms.isdigit() else None
+    fire_ms, _, key = rest.partition(b":")
+    return Fired(java_text(key), java_text(id_), int(fire_ms)) if fire_ms.isdigit() else None
 
 
 def fired_in(batch: RecordBatch) -> Iterator[Fired]:
@@ -63,21 +63,21 @@ class SchedulePositions(SavedTable):
         super().__init__(file)
         self._schedules = schedules
         self._log_end = log_end
-        self._by_name: dict[str, SchedulePosition] = {}
+        self._by_key: dict[str, SchedulePosition] = {}
         self.log_offset = 0  # the log is known before it; a master that sends knows all of its log
         self._noted_offset = 0
         self._has_fired = False
 
-    def fired_ms(self, name: str) -> int | None:
+    def fired_ms(self, key: str) -> int | None:
         """Return the last fire time of a schedule that is in the log; None if it has not fired."""
-        entry, position = self._schedules.by_name.get(name), self._by_name.get(name)
+        entry, position = self._schedules.by_name.get(key), self._by_key.get(key)
         return position.fired_millis if entry and position and entry.id == position.id else None
 
     def note(self, fired: Fired) -> None:
         """Note that a message is in the log."""
-        entry = self._schedules.by_name.get(fired.name)
-        if entry is not None and entry.id == fired.id and fired.fire_ms > (self.fired_ms(fired.name) or 0):
-            self._by_name[fired.name] = SchedulePosition(fired.id, fired.fire_ms)
+        entry = self._schedules.by_name.get(fired.key)
+        if entry is not None and entry.id == fired.id and fired.fire_ms > (self.fired_ms(fired.key) or 0):
+            self._by_key[fired.key] = SchedulePosition(fired.id, fired.fire_ms)
             self._has_fired = True
 
     def note_log(self, *, is_whole: bool) -> None:
@@ -100,13 +100,13 @@ class SchedulePositions(SavedTable):
         self.changes += 1
 
     def _take_over(self, body: SchedulePositionsBody) -> None:
-        self._by_name = dict(body.positions)
+        self._by_key = dict(body.positions)
         self.log_offset = self._noted_offset = body.log_offset
 
     def _body(self) -> SchedulePositionsBody:
         known = self._schedules.by_name
-        self._by_name = {name: position for name, position in self._by_name.items() if name in known}
-        return SchedulePositionsBody(self.log_offset, self._by_name.copy())
+        self._by_key = {key: position for key, position in self._by_key.items() if key in known}
+        return SchedulePositionsBody(self.log_offset, self._by_key.copy())
 
     def encode(self) -> bytes:
         """Return the whole table."""

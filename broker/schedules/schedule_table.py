@@ -12,11 +12,10 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.refusal_reasons import Reason
-from sprocket.remoting.bodies.schedule import Schedule, ScheduleEntry, ScheduleTableBody
+from sprocket.remoting.bodies.schedule import Schedule, ScheduleEntry, ScheduleTableBody, schedule_key
 from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.namespaces import namespace_of
 from sprocket.remoting.message.topic_names import (
     DLQ_PREFIX,
     LIGHT_PREFIX,
@@ -38,7 +37,7 @@ _NO_SCHEDULE_TOPICS: Final = (RETRY_PREFIX, DLQ_PREFIX, LIGHT_PREFIX, SYSTEM_TOP
 
 
 class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
-    """Table of schedules by name.  After each change wait for `save`; if that fails, the table is as before.
+    """Table of schedules by key.  After each change wait for `save`; if that fails, the table is as before.
 
     `on_change` is called with each change of the whole table.
     """
@@ -51,19 +50,17 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
 
     def find(self, name: str, topic: str) -> ScheduleEntry:
         """Return the schedule of a topic with this name.  Raises RequestError."""
-        entry = self.by_name.get(name)
-        if entry is None or entry.schedule.topic != topic:
+        entry = self.by_name.get(schedule_key(topic, name))
+        if entry is None:
             remark = f"topic {topic[:255]} has no schedule {name[:255]!r} at this broker"
-            raise RequestError(ResponseCode.INVALID_PARAMETER, remark, Reason.NOT_FOUND)
+            raise RequestError(ResponseCode.QUERY_NOT_FOUND, remark, Reason.NOT_FOUND)
         return entry
 
     def put(self, schedule: Schedule, *, may_replace: bool) -> None:
         """Add a schedule, or replace it where it differs; a new rule counts from now on.  Raises RequestError."""
-        known, now_ms = self.by_name.get(schedule.name), self._clock.wall_ms()
+        known, now_ms = self.by_name.get(schedule.key), self._clock.wall_ms()
         if known is not None and not may_replace:
             raise _invalid(schedule, "it exists already; replace it, or delete it first")
-        if known is not None and known.schedule.topic != schedule.topic:
-            raise _invalid(schedule, f"it sends to topic {known.schedule.topic}; delete it there first")
         if known is None:
             id_ = f"{self._random_below(1 << 62):x}"
             entry = ScheduleEntry(schedule=schedule, id=id_, anchor_millis=now_ms, since_millis=now_ms)
@@ -72,17 +69,17 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
         else:
             entry = replace(known, schedule=schedule, anchor_millis=now_ms, since_millis=now_ms)
         check(entry)
-        total = sum(_size(one.schedule) for name, one in self.by_name.items() if name != schedule.name)
+        total = sum(_size(one.schedule) for key, one in self.by_name.items() if key != schedule.key)
         if total + _size(schedule) > MAX_TOTAL_BYTES:
             raise _invalid(schedule, f"the schedules of this broker would have more than {MAX_TOTAL_BYTES} bytes")
         if entry != known:
-            self._put(schedule.name, entry)
+            self._put(schedule.key, entry)
 
     def pause(self, entry: ScheduleEntry, *, is_paused: bool) -> None:
         """Pause a schedule, or let it go on: what was due meanwhile does not count."""
         if entry.is_paused != is_paused:
             since_ms = entry.since_millis if is_paused else max(entry.since_millis, self._clock.wall_ms())
-            self._put(entry.schedule.name, replace(entry, is_paused=is_paused, since_millis=since_ms))
+            self._put(entry.schedule.key, replace(entry, is_paused=is_paused, since_millis=since_ms))
 
     def _body_of(self, entries: dict[str, ScheduleEntry], version: DataVersion) -> ScheduleTableBody:
         return ScheduleTableBody(entries, version)
@@ -105,12 +102,10 @@ def check(entry: ScheduleEntry) -> None:
     name, topic = schedule.name, schedule.topic
     if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable() or names.NAME_END in name:
         raise _invalid(schedule, f"a name has 1 to {MAX_NAME_CHARS} printable characters")
-    if namespace_of(name) != namespace_of(topic):
-        raise _invalid(schedule, f"its name is not in the namespace of topic {topic[:255]}")
     if topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(_NO_SCHEDULE_TOPICS):
         raise _invalid(schedule, f"it cannot send to topic {topic[:255]}, which brokers use")
-    if len(schedule.body) > MAX_BODY_BYTES:
-        raise _invalid(schedule, f"a body has at most {MAX_BODY_BYTES} bytes; send a reference to the data instead")
+    if not 0 < len(schedule.body) <= MAX_BODY_BYTES:
+        raise _invalid(schedule, f"a body has 1 to {MAX_BODY_BYTES} bytes; of more, send where the data are")
     _check_properties(schedule)
     _check_numbers(schedule)
     try:

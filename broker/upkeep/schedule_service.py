@@ -201,7 +201,7 @@ class RecurringMessages(Service):
         """Send the message of a schedule that is due.  Raises DiskFailed."""
         schedule, timing = planned.entry.schedule, planned.timing
         assert timing is not None and timing.next_ms is not None
-        fired = Fired(schedule.name, planned.entry.id, timing.next_ms)
+        fired = Fired(schedule.key, planned.entry.id, timing.next_ms)
         try:
             if not self._core.waits.may_acknowledge:
                 raise NoLease
@@ -238,8 +238,7 @@ class RecurringMessages(Service):
 
     async def delete_schedule(self, request: Request[ScheduleRequestHeader]) -> Response:
         """Delete a schedule; the response follows the write of the file."""
-        self._table.find(request.header.name, request.header.topic)
-        self._table.delete(request.header.name)
+        self._table.delete(self._table.find(request.header.name, request.header.topic).schedule.key)
         await self._table.save()
         return Response()
 
@@ -272,23 +271,24 @@ class RecurringMessages(Service):
 
     def schedule(self, request: Request[ScheduleRequestHeader]) -> Response:
         """Return how one schedule is."""
-        self._table.find(request.header.name, request.header.topic)
-        return Response(body=dumps(self._state(request.header.name)))
+        entry = self._table.find(request.header.name, request.header.topic)
+        return Response(body=dumps(self._state(entry.schedule.key)))
 
     def schedules(self, request: Request[NoHeader]) -> Steps:
         """Return how each schedule is, of those that the sender may see."""
         shows = visible_names(request)
-        states = (self._state(name) for name in sorted(self._table.by_name) if shows is None or shows(name))
+        table = sorted(self._table.by_name.items())
+        states = (self._state(key) for key, one in table if shows is None or shows(one.schedule.topic))
         listed = yield from in_steps(states, list)
         return Response(body=dumps({"schedules": listed}))
 
-    def _state(self, name: str) -> ScheduleState:
-        entry = self._table.by_name[name]
+    def _state(self, key: str) -> ScheduleState:
+        entry = self._table.by_name[key]
         state = ScheduleState(
             schedule=entry.schedule, broker_name=self._core.config.broker.broker_name, is_paused=entry.is_paused,
-            fired_millis=self._positions.fired_ms(name),
+            fired_millis=self._positions.fired_ms(key),
         )  # fmt: skip
-        planned = self.agenda.by_name.get(name)
+        planned = self.agenda.by_key.get(key)
         if planned is not None:
             state.next_millis = None if planned.timing is None else planned.timing.next_ms
             state.fired_total, state.refused_total = planned.fired_total, planned.refused_total
@@ -302,8 +302,8 @@ class RecurringMessages(Service):
 
         def of_each(value: Callable[[Planned], Value]) -> Callable[[], list[tuple[Labels, Value]]]:
             def values() -> list[tuple[Labels, Value]]:
-                planned = islice(self.agenda.by_name.items(), _MAX_EXPORTED)
-                return [((name, one.entry.schedule.topic), value(one)) for name, one in planned]
+                planned = islice(self.agenda.by_key.values(), _MAX_EXPORTED)
+                return [((one.entry.schedule.name, one.entry.schedule.topic), value(one)) for one in planned]
 
             return values
 

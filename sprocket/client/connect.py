@@ -3,10 +3,10 @@
 import asyncio
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -23,11 +23,13 @@ from sprocket.client.grpc.refused import needs_name_server
 from sprocket.client.lite.names import SESSION_GROUP, SESSION_TOPIC
 from sprocket.client.lite.start import LiteStart
 from sprocket.client.lite_consumer import LiteConsumer, Lost
+from sprocket.client.message import Message
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
 from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
+from sprocket.client.schedules import Schedules, schedule_of
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.session import Readers, Session
@@ -39,6 +41,7 @@ from sprocket.client.typed.serializers import Serializer, serializer_of
 from sprocket.client.typed.table import TABLE_GROUP, Table
 from sprocket.client.typed.topic import Topic
 from sprocket.common.extras import missing_package
+from sprocket.remoting.bodies.schedule import CatchUp, ScheduleState
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
 
@@ -193,6 +196,41 @@ class Connection:
         if self._admin is None:
             raise needs_name_server("administration")
         return self._admin
+
+    @property
+    def schedules(self) -> Schedules:
+        """Requests about schedules: list, get, pause, resume, delete, trigger.  Raises IllegalArgument over gRPC."""
+        return Schedules(self.admin, self._settings.namespace)
+
+    async def schedule(
+        self,
+        name: str,
+        *,
+        topic: str,
+        body: bytes,
+        cron: str = "",
+        every: timedelta | float | None = None,
+        tz: str = "UTC",
+        tags: str = "",
+        keys: Iterable[str] | str = (),
+        properties: Mapping[str, str] | None = None,
+        delay: timedelta | float | None = None,
+        catch_up: CatchUp | str = CatchUp.LAST,
+        max_catch_up: int = 100,
+        jitter: timedelta | float = 0,
+        replace: bool = True,
+    ) -> ScheduleState:
+        """Let a broker send a message again and again: at the times of `cron` in the time zone `tz`, or every `every`.
+
+        A second call changes the schedule of this name; without `replace` it is refused.  `catch_up` says which times
+        a broker makes up for that it missed, `jitter` how much later than its time a message may be sent.  See
+        docs/schedules.md.  Raises AdminError, IllegalArgument or IllegalMessage.
+        """
+        message = Message(topic, body, tags=tags, keys=keys, properties=properties, delay=delay)
+        wanted = schedule_of(
+            name, message, cron=cron, every=every, tz=tz, catch_up=catch_up, max_catch_up=max_catch_up, jitter=jitter
+        )
+        return await self.schedules.put(wanted, replace=replace)
 
     def producer(
         self, group: str = DEFAULT_GROUP, *, settings: SendSettings | None = None, trace: TraceSettings | None = None

@@ -18,6 +18,7 @@ from sprocket.client.admin.lite_requests import LiteRequests
 from sprocket.client.admin.maintenance_requests import MaintenanceRequests
 from sprocket.client.admin.namespace_requests import NamespaceRequests
 from sprocket.client.admin.quota_requests import QuotaRequests
+from sprocket.client.admin.schedule_requests import ScheduleRequests
 from sprocket.client.admin.server_requests import ServerRequests
 from sprocket.client.admin.table_requests import TableRequests
 from sprocket.client.answers import header_of, route_of
@@ -68,7 +69,14 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
 
 
 class AdminClient(
-    ServerRequests, MaintenanceRequests, TableRequests, LiteRequests, NamespaceRequests, QuotaRequests, AuthRequests
+    ServerRequests,
+    MaintenanceRequests,
+    TableRequests,
+    LiteRequests,
+    NamespaceRequests,
+    QuotaRequests,
+    ScheduleRequests,
+    AuthRequests,
 ):
     """Client of the name servers, tried in turn until one answers, and of their brokers.
 
@@ -112,7 +120,7 @@ class AdminClient(
         attributes = {"+message.type": "LITE", "+lite.topic.expiration": str(minutes)}
         config = TopicConfig(topic, queues, queues, attributes=attributes)
         model = "Exclusive" if exclusive else "Shared"
-        for broker in await self._masters(cluster):
+        for broker in await self.masters(cluster):
             await self.create_topic(broker, config)
             for group in arguments.names_of("groups", groups):
                 bound = {"+lite.bind.topic": topic, "+lite.sub.model": model}
@@ -124,10 +132,10 @@ class AdminClient(
         A topic that exists and is not compacted is refused: the policy of a topic never changes.
         """
         config = TopicConfig(topic, queues, queues, attributes={"+cleanup.policy": "COMPACTION"})
-        for broker in await self._masters(cluster):
+        for broker in await self.masters(cluster):
             await self.create_topic(broker, config)
 
-    async def _masters(self, cluster: str | None) -> list[str]:
+    async def masters(self, cluster: str | None) -> list[str]:
         """Return the addresses of the masters of `cluster`, None: of all."""
         clusters = list((await self.cluster_info()).cluster_addr_table) if cluster is None else [cluster]
         return [broker for name in clusters for broker in await self.broker_addresses(name, masters_only=True)]

@@ -208,7 +208,7 @@ def single_request(message: Message, settings: SendSettings, new_id: Callable[[]
     if len(body) > settings.max_message_size:
         raise IllegalMessage(f"the body has {len(body)} bytes, at most {settings.max_message_size} (maxMessageSize)")
     message_id = derived_id(message.topic, message.unique_key) if message.unique_key else new_id()
-    request = SendRequest(message.topic, body, _properties_text(message, message_id), message_id, message.flag)
+    request = SendRequest(message.topic, body, properties_text(message, message_id), message_id, message.flag)
     if isinstance(message, Reply):
         request.code = int(RequestCode.SEND_REPLY_MESSAGE_V2)
         request.properties += names.encode(message.protocol_properties)
@@ -237,7 +237,7 @@ def batch_request(
         _check_batched(message, first)
         message_id = derived_id(message.topic, message.unique_key) if message.unique_key else new_id()
         ids.append(message_id)
-        text = _properties_text(message, message_id)
+        text = properties_text(message, message_id)
         if settings.idempotent:
             text += names.encode({names.IDEMPOTENCE_ID: message_id})
         pieces.append(batched(message.body, text, message.flag))
@@ -287,7 +287,8 @@ def batched(body: bytes, properties: str, flag: int) -> bytes:
     return b"".join((head, body, len(encoded).to_bytes(2, "big"), encoded))
 
 
-def _properties_text(message: Message, message_id: str) -> str:
+def properties_text(message: Message, message_id: str) -> str:
+    """Return the encoded properties of a message as it is sent.  Raises IllegalMessage."""
     wait = "true" if message.wait_store_ok else "false"
     text = f"UNIQ_KEY\x01{message_id}\x02WAIT\x01{wait}\x02"
     if message.tags:

@@ -1,7 +1,7 @@
 """The blocking form of `sprocket.connect`."""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from sprocket.client import connect as aio
@@ -22,12 +22,14 @@ from sprocket.client.sync.blocking import Blocking
 from sprocket.client.sync.consumers import Consumer, OrderlyConsumer
 from sprocket.client.sync.lite import LiteConsumer, Session, in_thread
 from sprocket.client.sync.producers import Checker, Producer, TransactionProducer, checking
+from sprocket.client.sync.schedules import Schedules
 from sprocket.client.sync.simple_consumer import SimpleConsumer
 from sprocket.client.sync.typed import Table, Topic
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.typed.consumer import Undecodable
 from sprocket.client.typed.serializers import Serializer
 from sprocket.client.typed.table import TABLE_GROUP
+from sprocket.remoting.bodies.schedule import CatchUp, ScheduleState
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
 
@@ -59,9 +61,46 @@ class Connection(Blocking[aio.Connection]):
     """
 
     @property
+    def namespace(self) -> str:
+        """Namespace of all names of topics and groups; the empty text without one."""
+        return self._aio.namespace
+
+    @property
     def admin(self) -> Admin:
         """Requests of an operator: ``mq.admin.topic_list()``; see `Admin`."""
         return Admin._part(self._aio.admin)
+
+    @property
+    def schedules(self) -> Schedules:
+        """Requests about schedules: list, get, pause, resume, delete, trigger."""
+        return Schedules(self._aio.schedules)
+
+    def schedule(
+        self,
+        name: str,
+        *,
+        topic: str,
+        body: bytes,
+        cron: str = "",
+        every: timedelta | float | None = None,
+        tz: str = "UTC",
+        tags: str = "",
+        keys: Iterable[str] | str = (),
+        properties: Mapping[str, str] | None = None,
+        delay: timedelta | float | None = None,
+        catch_up: CatchUp | str = CatchUp.LAST,
+        max_catch_up: int = 100,
+        jitter: timedelta | float = 0,
+        replace: bool = True,
+    ) -> ScheduleState:
+        """Let a broker send a message again and again, as `sprocket.Connection.schedule`."""
+        return self._call(
+            self._aio.schedule(
+                name, topic=topic, body=body, cron=cron, every=every, tz=tz, tags=tags, keys=keys,
+                properties=properties, delay=delay, catch_up=catch_up, max_catch_up=max_catch_up, jitter=jitter,
+                replace=replace,
+            )
+        )  # fmt: skip
 
     def producer(
         self,

@@ -18,6 +18,8 @@ class CatchUp(StrEnum):
 class Schedule(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """A message and its fire times: those of `cron` (five fields) in `time_zone`, or every `every_millis`.
 
+    Topic and name identify it.
+
     `properties` are those of the message, with its tags, keys and delay.  Of the times that the broker missed, it makes
     up for those of `catch_up`: the newest `max_catch_up` at most.  A message is sent up to `jitter_millis` after its
     fire time; how much is a fixed function of the name and the fire time.
@@ -34,11 +36,21 @@ class Schedule(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     max_catch_up: int = 100
     jitter_millis: int = 0
 
+    @property
+    def key(self) -> str:
+        """Topic and name as one text."""
+        return schedule_key(self.topic, self.name)
+
+
+def schedule_key(topic: str, name: str) -> str:
+    """Return topic and name of a schedule as one text.  The name of a topic has no slash."""
+    return f"{topic}/{name}"
+
 
 class ScheduleEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """A schedule as a broker keeps it.
 
-    `id` is new for each schedule that is created, so that a deleted one of the same name is not taken for it.
+    `id` is new for each schedule that is created, so that a deleted one of the same key is not taken for it.
     `anchor_millis` is where the times of `every_millis` start.  Times up to `since_millis` do not count.
     """
 
@@ -50,7 +62,7 @@ class ScheduleEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class ScheduleTableBody(msgspec.Struct, rename="camel"):
-    """Content of schedules.json."""
+    """Content of schedules.json; schedules are by their key."""
 
     schedule_table: dict[str, ScheduleEntry] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
@@ -64,7 +76,7 @@ class SchedulePosition(msgspec.Struct, rename="camel", frozen=True):
 
 
 class SchedulePositionsBody(msgspec.Struct, rename="camel"):
-    """Content of schedulePositions.json: what the log says before the physical offset `log_offset`."""
+    """Content of schedulePositions.json: what the log says before the physical offset `log_offset`, by key."""
 
     log_offset: int = 0
     positions: dict[str, SchedulePosition] = {}

@@ -1,0 +1,47 @@
+"""Part of the administration client: schedules at single brokers, given by address.  Not in RocketMQ."""
+
+from sprocket.client.admin.admin_requests import AdminError, AdminRequests, decoded
+from sprocket.remoting.bodies.schedule import Schedule, ScheduleState, ScheduleStatesBody
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.schedule import (
+    PauseScheduleRequestHeader,
+    ScheduleRequestHeader,
+    SetScheduleRequestHeader,
+)
+
+
+class ScheduleRequests(AdminRequests):
+    """What `AdminClient` asks about schedules; `Schedules` does it for a cluster.  Every method raises AdminError."""
+
+    async def set_schedule(self, broker: str, schedule: Schedule, *, replace: bool = False) -> None:
+        """Add a schedule at a master, or with `replace` change the one of this name; its slaves follow."""
+        header = SetScheduleRequestHeader(topic=schedule.topic, replace=replace)
+        await self.ask(broker, RequestCode.SET_SCHEDULE, header, dumps(schedule))
+
+    async def delete_schedule(self, broker: str, topic: str, name: str) -> None:
+        """Delete a schedule at a master; its slaves follow."""
+        await self.ask(broker, RequestCode.DELETE_SCHEDULE, ScheduleRequestHeader(topic=topic, name=name))
+
+    async def pause_schedule(self, broker: str, topic: str, name: str, *, paused: bool) -> None:
+        """Pause a schedule at a master, or let it go on; its slaves follow."""
+        header = PauseScheduleRequestHeader(topic=topic, name=name, paused=paused)
+        await self.ask(broker, RequestCode.PAUSE_SCHEDULE, header)
+
+    async def trigger_schedule(self, broker: str, topic: str, name: str) -> None:
+        """Let a master send the message of a schedule now."""
+        await self.ask(broker, RequestCode.TRIGGER_SCHEDULE, ScheduleRequestHeader(topic=topic, name=name))
+
+    async def schedule(self, broker: str, topic: str, name: str) -> ScheduleState | None:
+        """Return how a schedule is at a broker; None if the broker does not have it."""
+        header = ScheduleRequestHeader(topic=topic, name=name)
+        try:
+            return decoded(await self.ask(broker, RequestCode.GET_SCHEDULE, header), ScheduleState)
+        except AdminError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def schedules(self, broker: str) -> list[ScheduleState]:
+        """Return how each schedule of a broker is, by name; those that the caller may list."""
+        return decoded(await self.ask(broker, RequestCode.GET_SCHEDULES), ScheduleStatesBody).schedules

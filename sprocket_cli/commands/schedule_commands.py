@@ -1,0 +1,140 @@
+"""`sprocket schedule`: messages that brokers send again and again."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.columns import fitted
+
+if TYPE_CHECKING:
+    from sprocket.client.schedules import Schedules
+    from sprocket.remoting.bodies.schedule import ScheduleState
+
+_POLICIES: Final = ("none", "last", "all")
+_topic_option = click.option("--topic", required=True, help="Topic of the schedule.")
+
+
+@click.group(context_settings=HELP)
+def schedule() -> None:
+    """Let brokers send messages at the times of a cron expression, or every N."""
+
+
+def _ask(namesrv: str | None, ask: "Callable[[Schedules], Awaitable[Any]]") -> Any:
+    from sprocket.client.schedules import Schedules
+
+    return with_admin(namesrv, lambda admin: ask(Schedules(admin)))
+
+
+@schedule.command("create")
+@click.argument("name")
+@click.argument("body")
+@click.option("--topic", required=True, help="Topic of the messages; it must exist.")
+@click.option("--cron", default="", help="Minute, hour, day of month, month, day of week: '0 5 * * *'.")
+@click.option("--tz", default="UTC", show_default=True, help="Time zone of --cron, such as Europe/Berlin.")
+@click.option("--every", type=click.FloatRange(1), help="Seconds from one message to the next, in place of --cron.")
+@click.option("--tag", default="", help="Tag of the messages.")
+@click.option("--key", "keys", multiple=True, help="Key of the messages; repeatable.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Property; repeatable.")
+@click.option("--delay", type=click.FloatRange(0), help="Seconds until consumers get a message that was sent.")
+@click.option("--catch-up", type=click.Choice(_POLICIES), default="last", show_default=True,
+              help="Which missed times are made up for.")  # fmt: skip
+@click.option("--max-catch-up", type=click.IntRange(1), default=100, show_default=True, help="With --catch-up all.")
+@click.option("--jitter", type=click.FloatRange(0), default=0.0, help="Seconds by which a message may be later.")
+@click.option("--replace", is_flag=True, help="Change the schedule if it exists.")
+@namesrv_option
+def create(
+    name: str, body: str, topic: str, tag: str, keys: tuple[str, ...], properties: tuple[str, ...],
+    delay: float | None, replace: bool, namesrv: str | None, **rule: Any,
+) -> None:  # fmt: skip
+    """Let a broker send BODY to a topic again and again, as schedule NAME."""
+    from sprocket.client.message import Message
+    from sprocket.client.schedules import schedule_of
+
+    own = dict(one.partition("=")[::2] for one in properties)
+    later = None if delay is None else timedelta(seconds=delay)
+
+    async def put(schedules: "Schedules") -> "ScheduleState":
+        message = Message(topic, body.encode(), tags=tag, keys=keys, properties=own or None, delay=later)
+        return await schedules.put(schedule_of(name, message, **rule), replace=replace)
+
+    state = _ask(namesrv, put)
+    click.echo(f"schedule {name} is at {state.broker_name}; next time: {_moment(state.next_millis)}")
+
+
+@schedule.command("list")
+@click.option("--cluster", help="Only of this cluster.")
+@namesrv_option
+@json_option
+def list_schedules(cluster: str | None, namesrv: str | None, as_json: bool) -> None:
+    """List schedules, with the broker that each is at."""
+    found: list[ScheduleState] = _ask(namesrv, lambda schedules: schedules.list(cluster))
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    head = ("schedule", "topic", "rule", "broker", "next", "last", "fired", "state")
+    rows = [
+        (one.schedule.name, one.schedule.topic, _rule(one), one.broker_name, _moment(one.next_millis),
+         _moment(one.fired_millis), one.fired_total, _condition(one))
+        for one in found
+    ]  # fmt: skip
+    for line in fitted(head, rows):
+        click.echo(line)
+
+
+@schedule.command("show")
+@click.argument("name")
+@_topic_option
+@namesrv_option
+@json_option
+def show(name: str, topic: str, namesrv: str | None, as_json: bool) -> None:
+    """Show schedule NAME."""
+    found: ScheduleState = _ask(namesrv, lambda schedules: schedules.get(name, topic))
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    one = found.schedule
+    for label, value in (
+        ("schedule", one.name), ("topic", one.topic), ("rule", _rule(found)), ("broker", found.broker_name),
+        ("state", _condition(found)), ("next", _moment(found.next_millis)), ("last", _moment(found.fired_millis)),
+        ("fired", found.fired_total), ("refused", found.refused_total), ("catch-up", str(one.catch_up)),
+        ("jitter", f"{one.jitter_millis} ms"), ("body", f"{len(one.body)} bytes"),
+        *((f"property {key}", value) for key, value in one.properties.items()),
+    ):  # fmt: skip
+        click.echo(f"{label}: {value}")
+
+
+def _command(word: str, done: str, about: str) -> None:
+    """Add a command that changes one schedule."""
+
+    @schedule.command(word, help=about)
+    @click.argument("name")
+    @_topic_option
+    @namesrv_option
+    def change(name: str, topic: str, namesrv: str | None) -> None:
+        _ask(namesrv, lambda schedules: getattr(schedules, word)(name, topic))
+        click.echo(f"schedule {name} {done}")
+
+
+_command("pause", "is paused", "Pause schedule NAME: what is due meanwhile is not sent.")
+_command("resume", "goes on", "Let schedule NAME go on, from now.")
+_command("delete", "is deleted", "Delete schedule NAME.")
+_command("trigger", "sent its message", "Send the message of schedule NAME now; its times stay as they are.")
+
+
+def _rule(state: "ScheduleState") -> str:
+    one = state.schedule
+    return f"{one.cron} {one.time_zone}" if one.cron else f"every {timedelta(milliseconds=one.every_millis)}"
+
+
+def _condition(state: "ScheduleState") -> str:
+    if state.is_paused:
+        return "paused"
+    return f"refused: {state.last_error}" if state.last_error else "active"
+
+
+def _moment(time_ms: int | None) -> str:
+    return "-" if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
