@@ -1,5 +1,6 @@
 """All schedules of a broker in the order in which they are due.  Pure: the caller has the clock, and sends."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
@@ -44,6 +45,7 @@ class Agenda:
         self.by_key: dict[str, Planned] = {}
         self._heap: list[tuple[int, int, Planned]] = []
         self._numbers = count()
+        self._new: deque[tuple[str, Planned]] = deque()  # without their next time yet
 
     def update(self, entries: Mapping[str, ScheduleEntry]) -> None:
         """Follow a change of the table.  Unchanged schedules stay as they are."""
@@ -55,19 +57,23 @@ class Agenda:
         for key, entry in entries.items():
             before = self.by_key.get(key)
             if before is None or before.is_gone:
-                self._add(key, entry, before)
+                planned = self.by_key[key] = Planned(entry)
+                if before is not None and before.entry.id == entry.id:
+                    planned.carry_on(before)
+                if not entry.is_paused:
+                    self._new.append((key, planned))
 
-    def _add(self, key: str, entry: ScheduleEntry, before: Planned | None) -> None:
-        planned = self.by_key[key] = Planned(entry)
-        if before is not None and before.entry.id == entry.id:
-            planned.carry_on(before)
-        if entry.is_paused:
-            return
-        try:
-            planned.timing = Timing(entry, max(entry.since_millis, self._fired_ms(key) or 0))
-        except BadRule as error:  # the master that took it knew its time zone
-            planned.last_error = str(error)
-        self._push(planned)
+    def settle(self, max_schedules: int) -> None:
+        """Compute the next time of some schedules that were added; call it until nothing is due at once."""
+        for _ in range(min(max_schedules, len(self._new))):
+            key, planned = self._new.popleft()
+            if planned.is_gone:
+                continue
+            try:
+                planned.timing = Timing(planned.entry, max(planned.entry.since_millis, self._fired_ms(key) or 0))
+            except BadRule as error:  # the master that took it knew its time zone
+                planned.last_error = str(error)
+            self._push(planned)
 
     def _push(self, planned: Planned) -> None:
         due_ms = None if planned.timing is None else planned.timing.due_ms
@@ -78,9 +84,12 @@ class Agenda:
         """Forget all schedules."""
         self.update({})
         self._heap.clear()
+        self._new.clear()
 
     def wait_ms(self, now_ms: int) -> int | None:
         """Return the time until the next schedule is due, 0 or more; None if none will be."""
+        if self._new:
+            return 0
         return max(self._heap[0][0] - now_ms, 0) if self._heap else None
 
     def pop_due(self, now_ms: int) -> Planned | None:

@@ -80,11 +80,18 @@ class SchedulePositions(SavedTable):
             self._by_key[fired.key] = SchedulePosition(fired.id, fired.fire_ms)
             self._has_fired = True
 
+    def begin(self) -> None:
+        """Note that the log says nothing of schedules so far, because there were none."""
+        self._by_key, self.log_offset = {}, self._log_end()
+        self._noted_offset = self.log_offset
+        self.changes += 1
+
     def note_log(self, *, is_whole: bool) -> None:
         """Let the table be saved and replicated if it says more than before; `is_whole`: all of the log is known."""
         if is_whole:
             self.log_offset = self._log_end()
-        if self._has_fired or self.log_offset - self._noted_offset >= _NOTED_BYTES:
+        is_far = self.log_offset - self._noted_offset >= _NOTED_BYTES
+        if self._schedules.by_name and (self._has_fired or is_far):
             self._has_fired, self._noted_offset = False, self.log_offset
             self.changes += 1
 

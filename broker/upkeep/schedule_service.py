@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 # Longest sleep, after which a step of the wall clock is noticed.
 _MAX_SLEEP_S: Final = 1.0
-# Messages that one turn of the loop sends.
+# Messages that one turn of the loop sends, and schedules whose next time it computes.
 _TURN_MESSAGES: Final = 32
 _SAVE_S: Final = 5.0
 _MAX_EXPORTED: Final = 500  # schedules with metrics
@@ -60,7 +60,6 @@ class RecurringMessages(Service):
         self.agenda = Agenda(self._positions.fired_ms)
         self._table.on_change.append(lambda _: self._changed())
         self._timer: Timer | None = None
-        self._is_active = False
         self._is_ready = False  # the log is known to its end
 
     def replicated(self) -> list[ReplicatedTable]:
@@ -134,7 +133,6 @@ class RecurringMessages(Service):
         """Read what the end of the log says, then begin to send."""
         if self._core.role.is_slave:
             return
-        self._is_active = True
         end = self._core.store.wrote_offset
         start = self._positions.log_offset if self._table.by_name else end
         if start < end:
@@ -143,7 +141,7 @@ class RecurringMessages(Service):
 
     def deactivate(self) -> None:
         """End sending."""
-        self._is_active = self._is_ready = False
+        self._is_ready = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -177,6 +175,7 @@ class RecurringMessages(Service):
     def _changed(self) -> None:
         if self._is_ready:
             self.agenda.update(self._table.by_name)
+            self.agenda.settle(_TURN_MESSAGES)
             self._wake()
 
     def _wake(self) -> None:
@@ -187,6 +186,7 @@ class RecurringMessages(Service):
     def fire_due(self) -> None:
         """Send what is due now, up to a number of messages; the rest follows in the next turn of the loop."""
         self._timer = None
+        self.agenda.settle(_TURN_MESSAGES)
         try:
             for _ in range(_TURN_MESSAGES):
                 planned = self.agenda.pop_due(self._core.clock.wall_ms())
@@ -232,7 +232,11 @@ class RecurringMessages(Service):
         if self._core.topics.get(schedule.topic) is None:
             remark = f"topic {schedule.topic[:255]} does not exist at this broker; create it first"
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        is_first = not self._table.by_name
         self._table.put(schedule, may_replace=header.replace)
+        if is_first:
+            self._positions.begin()
+            await self._positions.save(self._log_safe)
         await self._table.save()
         return Response()
 

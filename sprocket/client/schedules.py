@@ -154,5 +154,19 @@ class Schedules:
         return changed(state, schedule=changed(state.schedule, topic=topic))
 
 
+def rule_text(schedule: Schedule) -> str:
+    """Return when a schedule fires, for people."""
+    if schedule.cron:
+        return f"{schedule.cron} {schedule.time_zone}"
+    return f"every {timedelta(milliseconds=schedule.every_millis)}"
+
+
+def condition_text(state: ScheduleState) -> str:
+    """Return how a schedule is, for people."""
+    if state.is_paused:
+        return "paused"
+    return f"refused: {state.last_error}" if state.last_error else "active"
+
+
 def _missing(name: str, topic: str) -> AdminError:
     return AdminError(f"topic {topic} has no schedule {name!r}; `sprocket schedule list` shows all")

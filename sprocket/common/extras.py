@@ -18,6 +18,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "jwt": "server",
     "numpy": "server",
     "rich": "server",
+    "tzdata": "server",
     "yaml": "server",
     "pysyncobj": "failover",
     "pyspark": "spark",

@@ -71,14 +71,16 @@ def create(
 @json_option
 def list_schedules(cluster: str | None, namesrv: str | None, as_json: bool) -> None:
     """List schedules, with the broker that each is at."""
+    from sprocket.client.schedules import condition_text, rule_text
+
     found: list[ScheduleState] = _ask(namesrv, lambda schedules: schedules.list(cluster))
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
     head = ("schedule", "topic", "rule", "broker", "next", "last", "fired", "state")
     rows = [
-        (one.schedule.name, one.schedule.topic, _rule(one), one.broker_name, _moment(one.next_millis),
-         _moment(one.fired_millis), one.fired_total, _condition(one))
+        (one.schedule.name, one.schedule.topic, rule_text(one.schedule), one.broker_name, _moment(one.next_millis),
+         _moment(one.fired_millis), one.fired_total, condition_text(one))
         for one in found
     ]  # fmt: skip
     for line in fitted(head, rows):
@@ -92,14 +94,16 @@ def list_schedules(cluster: str | None, namesrv: str | None, as_json: bool) -> N
 @json_option
 def show(name: str, topic: str, namesrv: str | None, as_json: bool) -> None:
     """Show schedule NAME."""
+    from sprocket.client.schedules import condition_text, rule_text
+
     found: ScheduleState = _ask(namesrv, lambda schedules: schedules.get(name, topic))
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
     one = found.schedule
     for label, value in (
-        ("schedule", one.name), ("topic", one.topic), ("rule", _rule(found)), ("broker", found.broker_name),
-        ("state", _condition(found)), ("next", _moment(found.next_millis)), ("last", _moment(found.fired_millis)),
+        ("schedule", one.name), ("topic", one.topic), ("rule", rule_text(one)), ("broker", found.broker_name),
+        ("state", condition_text(found)), ("next", _moment(found.next_millis)), ("last", _moment(found.fired_millis)),
         ("fired", found.fired_total), ("refused", found.refused_total), ("catch-up", str(one.catch_up)),
         ("jitter", f"{one.jitter_millis} ms"), ("body", f"{len(one.body)} bytes"),
         *((f"property {key}", value) for key, value in one.properties.items()),
@@ -123,17 +127,6 @@ _command("pause", "is paused", "Pause schedule NAME: what is due meanwhile is no
 _command("resume", "goes on", "Let schedule NAME go on, from now.")
 _command("delete", "is deleted", "Delete schedule NAME.")
 _command("trigger", "sent its message", "Send the message of schedule NAME now; its times stay as they are.")
-
-
-def _rule(state: "ScheduleState") -> str:
-    one = state.schedule
-    return f"{one.cron} {one.time_zone}" if one.cron else f"every {timedelta(milliseconds=one.every_millis)}"
-
-
-def _condition(state: "ScheduleState") -> str:
-    if state.is_paused:
-        return "paused"
-    return f"refused: {state.last_error}" if state.last_error else "active"
 
 
 def _moment(time_ms: int | None) -> str:

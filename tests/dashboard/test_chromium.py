@@ -77,6 +77,7 @@ def pages(made: Scene) -> dict[str, str]:
         "send": "/send?topic=Orders",
         "offsets": "/offsets?group=billing&topic=Orders&to=start",
         "accounts": "/accounts",
+        "schedules": "/schedules",
         "login": "/login",
         "error": "/topic?topic=Nowhere",
     }

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+import sprocket
 from sprocket import ConsumeFrom, Consumer, Message, Producer
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
@@ -149,6 +150,23 @@ async def test_reset_with_preview(broker: Broker, target: str, offset: int) -> N
             assert done.status == 200 and f"queue 0: {offset}" in done.text
             stats = await admin.consume_stats(group, topic, topic)
     assert [one.consumer_offset for one in stats.offset_table.values()] == [offset]
+
+
+async def test_schedules_are_shown_and_changed(broker: Broker) -> None:
+    broker.create_topic("Planned", 1)
+    async with sprocket.connect(broker.namesrv) as mq, running(broker.namesrv) as (_, visitor):
+        await mq.schedule("<nightly>", topic="Planned", body=b"go", cron="0 5 * * *", tz="Europe/Berlin")
+        page = await visitor.get("/schedules", part="planned")
+        assert "&lt;nightly&gt;" in page.html and "0 5 * * * Europe/Berlin" in page.text and "active" in page.text
+        one = {"name": "<nightly>", "topic": "Planned"}
+        paused = await visitor.post("/schedules/pause", **one)
+        assert "is paused" in paused.text and (await mq.schedules.get(**one)).is_paused
+        assert "goes on" in (await visitor.post("/schedules/resume", **one)).text
+        assert "has sent its message" in (await visitor.post("/schedules/trigger", **one)).text
+        assert "1 message of Planned" in (await visitor.get("/messages", topic="Planned", newest="1")).text
+        assert "is deleted" in (await visitor.post("/schedules/delete", **one)).text
+        gone = await visitor.post("/schedules/delete", **one)
+        assert "has no schedule" in gone.text and "There is none" in gone.text
 
 
 async def test_charts_of_real_rates(broker: Broker) -> None:

@@ -42,7 +42,8 @@ async def test_bodies_keys_tags_and_properties_are_escaped(broker: Broker) -> No
 
 @pytest.mark.parametrize(
     "path", ["/topics?name=", "/topic?topic=", "/groups?name=", "/group?group=", "/messages?topic=", "/messages?key=",
-             "/dead-letters?group=", "/offsets?group=g&topic=", "/send?topic=", "/login?next=", "/topics?kind="],
+             "/dead-letters?group=", "/offsets?group=g&topic=", "/send?topic=", "/login?next=", "/topics?kind=",
+             "/schedules?part="],
 )  # fmt: skip
 async def test_fields_of_addresses_are_escaped(broker: Broker, path: str) -> None:
     async with (
@@ -77,7 +78,15 @@ async def test_read_only_shows_no_forms_and_refuses_posts(broker: Broker) -> Non
     async with running(broker.namesrv, allow_changes=False) as (_, visitor):
         page = await visitor.get("/offsets", group="g", topic="Kept", to="end")
         assert 'method="post"' not in page.html and "read-only" in page.text
-        for path in ("/send/now", "/offsets/reset", "/dead-letters/redrive", "/accounts/create", "/accounts/delete"):
+        for path in (
+            "/send/now",
+            "/offsets/reset",
+            "/dead-letters/redrive",
+            "/schedules/delete",
+            "/schedules/pause",
+            "/accounts/create",
+            "/accounts/delete",
+        ):
             refused = await visitor.post(path, topic="Kept", group="g", to="end", body="x", user="u")
             assert refused.status == 403 and "--allow-changes" in refused.text, path
         none = await visitor.get("/messages", topic="Kept", newest="1")
@@ -137,7 +146,7 @@ async def test_one_dead_broker_breaks_no_page(broker: Broker) -> None:
             assert f"answers {broker.address}" in page.text
             for path, fields in (
                 ("/topics", {"name": "Alive"}), ("/topic", {"topic": "Alive"}), ("/groups", {}),
-                ("/group", {"group": "g"}), ("/charts", {}), ("/accounts", {}),
+                ("/group", {"group": "g"}), ("/charts", {}), ("/accounts", {}), ("/schedules", {}),
                 ("/messages", {"topic": "Alive", "newest": "5"}),
                 ("/offsets", {"group": "g", "topic": "Alive", "to": "end"}),
             ):  # fmt: skip

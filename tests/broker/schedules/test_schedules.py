@@ -117,6 +117,18 @@ async def test_after_a_kill_the_log_says_what_was_sent(tmp_path: Path) -> None:
         assert len(fired(broker)) == 5
 
 
+async def test_a_start_reads_the_log_from_the_first_schedule_on(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "own", clock=ManualClock()) as (broker, client):
+        await begin(client)
+        for _ in range(20):
+            await client.send(b"x" * 1000)
+        before = broker.store.wrote_offset
+        assert (await set_schedule(client, schedule())).code == ResponseCode.SUCCESS
+        copy_of_running(tmp_path / "own", tmp_path / "copy")
+    async with running_broker(tmp_path / "copy", clock=ManualClock()) as (broker, _):
+        assert core_of(broker).schedule_positions.log_offset >= before > 20_000
+
+
 async def test_what_was_missed_while_the_broker_was_down_is_made_up_for(tmp_path: Path) -> None:
     clock = ManualClock()
     start = clock.wall_ms()
