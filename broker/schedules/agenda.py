@@ -60,7 +60,7 @@ class Agenda:
                 planned = self.by_key[key] = Planned(entry)
                 if before is not None and before.entry.id == entry.id:
                     planned.carry_on(before)
-                if not entry.is_paused:
+                if not entry.rests:
                     self._new.append((key, planned))
 
     def settle(self, max_schedules: int) -> None:

@@ -33,6 +33,7 @@ MIN_PERIOD_MS: Final = 1000
 MAX_PERIOD_MS: Final = 10 * 366 * 86_400_000
 MAX_JITTER_MS: Final = 3_600_000
 MAX_CATCH_UP: Final = 1000
+_LAST_MS: Final = 1 << 53
 _NO_SCHEDULE_TOPICS: Final = (RETRY_PREFIX, DLQ_PREFIX, LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX)
 
 
@@ -56,14 +57,28 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
             raise RequestError(ResponseCode.QUERY_NOT_FOUND, remark, Reason.NOT_FOUND)
         return entry
 
-    def put(self, schedule: Schedule, *, may_replace: bool) -> None:
-        """Add a schedule, or replace it where it differs; a new rule counts from now on.  Raises RequestError."""
+    def put(
+        self,
+        schedule: Schedule,
+        *,
+        may_replace: bool,
+        since_ms: int | None = None,
+        anchor_ms: int | None = None,
+        is_paused: bool = False,
+    ) -> None:
+        """Add a schedule, or replace it where it differs; a new rule counts from now on.
+
+        The last three are for one that is added: as another broker had it.  Raises RequestError.
+        """
         known, now_ms = self.by_name.get(schedule.key), self._clock.wall_ms()
         if known is not None and not may_replace:
             raise _invalid(schedule, "it exists already; replace it, or delete it first")
         if known is None:
             id_ = f"{self._random_below(1 << 62):x}"
-            entry = ScheduleEntry(schedule=schedule, id=id_, anchor_millis=now_ms, since_millis=now_ms)
+            since, anchor = (now_ms if one is None else min(max(one, 0), _LAST_MS) for one in (since_ms, anchor_ms))
+            entry = ScheduleEntry(
+                schedule=schedule, id=id_, anchor_millis=anchor, since_millis=since, is_paused=is_paused
+            )
         elif _rule_texts(known.schedule) == _rule_texts(schedule):
             entry = replace(known, schedule=schedule)
         else:
@@ -75,11 +90,13 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
         if entry != known:
             self._put(schedule.key, entry)
 
-    def pause(self, entry: ScheduleEntry, *, is_paused: bool) -> None:
-        """Pause a schedule, or let it go on: what was due meanwhile does not count."""
-        if entry.is_paused != is_paused:
-            since_ms = entry.since_millis if is_paused else max(entry.since_millis, self._clock.wall_ms())
-            self._put(entry.schedule.key, replace(entry, is_paused=is_paused, since_millis=since_ms))
+    def pause(self, entry: ScheduleEntry, *, is_paused: bool, is_moving: bool) -> None:
+        """Let a schedule rest, or go on: what was due meanwhile does not count."""
+        wanted = replace(entry, is_paused=is_paused, is_moving=is_moving)
+        if entry.rests and not wanted.rests:
+            wanted = replace(wanted, since_millis=max(entry.since_millis, self._clock.wall_ms()))
+        if wanted != entry:
+            self._put(entry.schedule.key, wanted)
 
     def _body_of(self, entries: dict[str, ScheduleEntry], version: DataVersion) -> ScheduleTableBody:
         return ScheduleTableBody(entries, version)

@@ -233,7 +233,10 @@ class RecurringMessages(Service):
             remark = f"topic {schedule.topic[:255]} does not exist at this broker; create it first"
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
         is_first = not self._table.by_name
-        self._table.put(schedule, may_replace=header.replace)
+        self._table.put(
+            schedule, may_replace=header.replace, since_ms=header.since_millis, anchor_ms=header.anchor_millis,
+            is_paused=header.paused,
+        )  # fmt: skip
         if is_first:
             self._positions.begin()
             await self._positions.save(self._log_safe)
@@ -249,7 +252,8 @@ class RecurringMessages(Service):
     async def pause_schedule(self, request: Request[PauseScheduleRequestHeader]) -> Response:
         """Pause a schedule, or let it go on; the response follows the write of the file."""
         header = request.header
-        self._table.pause(self._table.find(header.name, header.topic), is_paused=header.paused)
+        entry = self._table.find(header.name, header.topic)
+        self._table.pause(entry, is_paused=header.paused, is_moving=header.moving)
         await self._table.save()
         return Response()
 
@@ -290,6 +294,7 @@ class RecurringMessages(Service):
         entry = self._table.by_name[key]
         state = ScheduleState(
             schedule=entry.schedule, broker_name=self._core.config.broker.broker_name, is_paused=entry.is_paused,
+            is_moving=entry.is_moving, since_millis=entry.since_millis, anchor_millis=entry.anchor_millis,
             fired_millis=self._positions.fired_ms(key),
         )  # fmt: skip
         planned = self.agenda.by_key.get(key)

@@ -3,7 +3,7 @@
 A schedule is at one of the masters that have its topic: the one that has it already, else one by topic and name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from zlib import crc32
 
@@ -69,7 +69,7 @@ class Schedules:
         whole = changed(schedule, topic=self._whole(schedule.topic))
         masters = await self._masters(whole.topic)
         found = await self._find(masters, whole.topic, whole.name)
-        broker = next(iter(found), None) or max(masters, key=lambda one: crc32(f"{whole.key}@{one}".encode()))
+        broker = next(iter(found), None) or _chosen(masters, whole)
         await self._admin.set_schedule(masters[broker], whole, replace=replace)
         state = await self._admin.schedule(masters[broker], whole.topic, whole.name)
         return self._bare(state or ScheduleState(schedule=whole))
@@ -108,6 +108,32 @@ class Schedules:
         """Send the message of a schedule now, also of a paused one; its times stay as they are."""
         address, state = await self._one(name, topic)
         await self._admin.trigger_schedule(address, state.schedule.topic, state.schedule.name)
+
+    async def move_away(self, broker: str, address: str) -> tuple[int, int]:
+        """Move all schedules that a master has to others that take messages of their topics.
+
+        Return how many moved, and how many stay because there is no other.  A repeated call finishes what a stopped
+        one left.  No fire time is lost or repeated: a schedule rests at one broker before it begins at the next.
+        """
+        moved = stayed = 0
+        for state in await self._admin.schedules(address):
+            one = state.schedule
+            try:
+                masters = await self._masters(one.topic)
+            except AdminError:  # the topic is gone, or nobody takes its messages
+                masters = {}
+            masters.pop(broker, None)
+            if not masters:
+                stayed += 1
+                continue
+            await self._admin.pause_schedule(address, one.topic, one.name, paused=state.is_paused, moving=True)
+            last = await self._admin.schedule(address, one.topic, one.name)
+            if last is not None and not await self._find(masters, one.topic, one.name, allows_several=True):
+                target = masters[_chosen(masters, one)]
+                await self._admin.set_schedule(target, one, like=last)
+            await self._admin.delete_schedule(address, one.topic, one.name)
+            moved += 1
+        return moved, stayed
 
     # Where schedules are
 
@@ -154,6 +180,11 @@ class Schedules:
         return changed(state, schedule=changed(state.schedule, topic=topic))
 
 
+def _chosen(masters: Iterable[str], schedule: Schedule) -> str:
+    """Return the broker for a new schedule: another broker more or less changes few choices."""
+    return max(masters, key=lambda one: crc32(f"{schedule.key}@{one}".encode()))
+
+
 def rule_text(schedule: Schedule) -> str:
     """Return when a schedule fires, for people."""
     if schedule.cron:
@@ -163,8 +194,8 @@ def rule_text(schedule: Schedule) -> str:
 
 def condition_text(state: ScheduleState) -> str:
     """Return how a schedule is, for people."""
-    if state.is_paused:
-        return "paused"
+    if state.is_paused or state.is_moving:
+        return "moving" if state.is_moving else "paused"
     return f"refused: {state.last_error}" if state.last_error else "active"
 
 

@@ -63,7 +63,8 @@ def drain(
 ) -> None:
     """Prepare broker NAME for its stop: no message is sent to it any more, and what it has is read.
 
-    Its queues of static topics move to the other brokers of the cluster. Its other topics lose their write permission.
+    Its queues of static topics and its schedules move to the other brokers of the cluster. Its other topics lose their
+    write permission.
     Then the command waits until every group has read what the broker has. If it stops anywhere, repeat it.
     """
 
@@ -71,6 +72,7 @@ def drain(
         await drained.move_away(site, exact=exact)
         if await drained.set_writable(site, is_writable=False):
             click.echo(f"{name}: brokerPermission is 4, producers send to other brokers")
+        await drained.move_schedules(site)
         # A static topic may have been created, or moved here, until now.
         await drained.move_away(site, exact=exact)
         left = await drained.until_read(site, skipped_groups=skipped, timeout_s=timeout_s, settle_s=settle_s)

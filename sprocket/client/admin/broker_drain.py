@@ -15,6 +15,7 @@ from sprocket.client.admin.admin_requests import decoded
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.static_topics import StaticTopics
 from sprocket.client.connection.wakeup import pause
+from sprocket.client.schedules import Schedules
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.stats import ConsumeStats, OffsetWrapper
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
@@ -95,6 +96,18 @@ class BrokerDrain:
             if moved:
                 self._say(f"[{position}/{len(names)}] {topic}: {_counted(moved, 'queue')} moved from {site.broker}")
         return count
+
+    async def move_schedules(self, site: Site) -> None:
+        """Move the broker's schedules to other masters of their topics, where they go on."""
+        try:
+            moved, stayed = await Schedules(self._admin).move_away(site.broker, site.address)
+        except AdminError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # RocketMQ's broker has none
+                raise
+            return
+        if moved or stayed:
+            stay = f", {stayed} stay because no other broker takes their topics" if stayed else ""
+            self._say(f"{_counted(moved, 'schedule')} moved from {site.broker}{stay}")
 
     async def take_share(self, site: Site, *, exact: bool, topics: Collection[str] = ()) -> int:
         """Move an equal share of each static topic, or of `topics`, to the broker; return the number of queues."""

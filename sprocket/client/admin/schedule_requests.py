@@ -14,18 +14,26 @@ from sprocket.remoting.headers.schedule import (
 class ScheduleRequests(AdminRequests):
     """What `AdminClient` asks about schedules; `Schedules` does it for a cluster.  Every method raises AdminError."""
 
-    async def set_schedule(self, broker: str, schedule: Schedule, *, replace: bool = False) -> None:
-        """Add a schedule at a master, or with `replace` change the one of this name; its slaves follow."""
+    async def set_schedule(
+        self, broker: str, schedule: Schedule, *, replace: bool = False, like: ScheduleState | None = None
+    ) -> None:
+        """Add a schedule at a master, or with `replace` change the one of this name; its slaves follow.
+
+        A new one goes on where that of `like`, at another broker, ended.
+        """
         header = SetScheduleRequestHeader(topic=schedule.topic, replace=replace)
+        if like is not None:
+            header.since_millis = max(like.since_millis, like.fired_millis or 0)
+            header.anchor_millis, header.paused = like.anchor_millis, like.is_paused
         await self.ask(broker, RequestCode.SET_SCHEDULE, header, dumps(schedule))
 
     async def delete_schedule(self, broker: str, topic: str, name: str) -> None:
         """Delete a schedule at a master; its slaves follow."""
         await self.ask(broker, RequestCode.DELETE_SCHEDULE, ScheduleRequestHeader(topic=topic, name=name))
 
-    async def pause_schedule(self, broker: str, topic: str, name: str, *, paused: bool) -> None:
-        """Pause a schedule at a master, or let it go on; its slaves follow."""
-        header = PauseScheduleRequestHeader(topic=topic, name=name, paused=paused)
+    async def pause_schedule(self, broker: str, topic: str, name: str, *, paused: bool, moving: bool = False) -> None:
+        """Pause a schedule at a master, or let it go on; its slaves follow.  With `moving` it rests in either case."""
+        header = PauseScheduleRequestHeader(topic=topic, name=name, paused=paused, moving=moving)
         await self.ask(broker, RequestCode.PAUSE_SCHEDULE, header)
 
     async def trigger_schedule(self, broker: str, topic: str, name: str) -> None:

@@ -38,3 +38,7 @@ class Schedules:
     def trigger(self, name: str, topic: str) -> None:
         """Send the message of a schedule now."""
         shared_loop.call(self._aio.trigger(name, topic))
+
+    def move_away(self, broker: str, address: str) -> tuple[int, int]:
+        """Move all schedules of a master to others; return how many moved, and how many stay."""
+        return shared_loop.call(self._aio.move_away(broker, address))

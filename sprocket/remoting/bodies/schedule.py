@@ -52,6 +52,7 @@ class ScheduleEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     `id` is new for each schedule that is created, so that a deleted one of the same key is not taken for it.
     `anchor_millis` is where the times of `every_millis` start.  Times up to `since_millis` do not count.
+    While it `is_moving` to another broker it rests, as if it was paused.
     """
 
     schedule: Schedule
@@ -59,6 +60,12 @@ class ScheduleEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     anchor_millis: int
     since_millis: int
     is_paused: bool = False
+    is_moving: bool = False
+
+    @property
+    def rests(self) -> bool:
+        """Whether no message is sent."""
+        return self.is_paused or self.is_moving
 
 
 class ScheduleTableBody(msgspec.Struct, rename="camel"):
@@ -83,7 +90,7 @@ class SchedulePositionsBody(msgspec.Struct, rename="camel"):
 
 
 class ScheduleState(msgspec.Struct, rename="camel", kw_only=True):
-    """A schedule, and how it is at its broker.  Times are ms since the epoch; None: there is none.
+    """A schedule, and how it is at its broker; see `ScheduleEntry`.  Times are ms since the epoch; None: there is none.
 
     `fired_total` and `refused_total` count since this broker began to send its messages.  `last_error` says why the
     broker refused the message the last time; it is empty once it was sent.
@@ -91,7 +98,10 @@ class ScheduleState(msgspec.Struct, rename="camel", kw_only=True):
 
     schedule: Schedule
     broker_name: str = ""
+    since_millis: int = 0
+    anchor_millis: int = 0
     is_paused: bool = False
+    is_moving: bool = False
     next_millis: int | None = None
     fired_millis: int | None = None
     fired_total: int = 0

@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import sprocket
 from sprocket import ConsumeFrom, Consumer, Message, Producer
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.static_topics import StaticTopics
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket_cli.main import main
+from tests.broker.schedules.test_schedules import fired
 from tests.broker.static_topics.rig import A, B, Site, site
 
 
@@ -94,3 +97,34 @@ def test_without_a_subcommand_it_is_the_server(arguments: list[str]) -> None:
     assert done.exit_code == 0
     assert ("brokerName" in done.output) == (arguments[-1] == "-p")
     assert ("sprocket broker drain --help" in done.output) == (arguments[-1] == "--help")
+
+
+async def test_schedules_of_a_drained_broker_go_on_elsewhere_and_miss_and_repeat_nothing(tmp_path: Path) -> None:
+    async with site(tmp_path) as two, sprocket.connect(two.name_server) as mq:
+        for name in (A, B):
+            await mq.admin.create_topic(f"127.0.0.1:{two.brokers[name].port}", TopicConfig("Ticks", 1, 1))
+        for number in range(8):
+            await mq.schedule(f"s{number}", topic="Ticks", body=b"go", every=1, catch_up="all")
+        await mq.schedules.pause("s0", "Ticks")
+        places = {one.schedule.name: one.broker_name for one in await mq.schedules.list()}
+        assert set(places.values()) == {A, B}
+        # A run that was stopped half-way: one rests, another one is at both.
+        first, second, *_ = [name for name, broker in places.items() if broker == B and name != "s0"]
+        address = f"127.0.0.1:{two.brokers[B].port}"
+        await asyncio.sleep(1.1)
+        for name in (first, second):
+            await mq.admin.pause_schedule(address, "Ticks", name, paused=False, moving=True)
+        state = await mq.admin.schedule(address, "Ticks", second)
+        assert state is not None and state.is_moving
+        await mq.admin.set_schedule(f"127.0.0.1:{two.brokers[A].port}", state.schedule, like=state)
+        status, lines = await tool(two)("broker", "drain", B, "--settle", "0", "--timeout", "0")
+        moved = sum(broker == B for broker in places.values())
+        assert status == 0 and f"{moved} schedules moved from {B}" in lines, lines
+        await asyncio.sleep(1.5)
+        states = await mq.schedules.list()
+        assert {one.broker_name for one in states} == {A} and len(states) == 8
+        assert [one.schedule.name for one in states if one.is_paused or one.is_moving] == ["s0"]
+        found = sorted(one for name in (A, B) for one in fired(two.brokers[name], "Ticks") if one[0] != "s0")
+        assert len(found) == len(set(found)) >= 14
+        for (name, at), (following, then) in pairwise(found):
+            assert name != following or then == at + 1000, name
