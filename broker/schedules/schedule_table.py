@@ -27,8 +27,10 @@ from sprocket.remoting.message.topic_names import (
 MAX_NAME_CHARS: Final = 255
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_PROPERTIES_CHARS: Final = 16 * 1024
-# Of bodies and properties of all schedules of a broker: the table is written and replicated whole.
-MAX_TOTAL_BYTES: Final = 16 * 1024 * 1024
+# Of bodies and properties of all schedules of a broker, with 512 bytes for the rest of each: the list of all, with
+# bodies in base64, must fit into a frame.
+MAX_TOTAL_BYTES: Final = 8 * 1024 * 1024
+_REST_BYTES: Final = 512
 MIN_PERIOD_MS: Final = 1000
 MAX_PERIOD_MS: Final = 10 * 366 * 86_400_000
 MAX_JITTER_MS: Final = 3_600_000
@@ -110,7 +112,8 @@ def _rule_texts(schedule: Schedule) -> tuple[str, str, int]:
 
 
 def _size(schedule: Schedule) -> int:
-    return len(schedule.body) + sum(len(name) + len(value) for name, value in schedule.properties.items()) + 512
+    texts = (len(text.encode()) for pair in schedule.properties.items() for text in pair)
+    return len(schedule.body) + sum(texts) + _REST_BYTES
 
 
 def check(entry: ScheduleEntry) -> None:

@@ -1,18 +1,22 @@
-"""Three controllers and three brokers as real processes: SIGKILL of the master under load of our client."""
+"""Three controllers and three brokers as real processes: SIGKILL of the master under load, and while schedules fire."""
 
 import asyncio
 import statistics
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import sprocket
 from sprocket import ClientError, ConsumeFrom, Consumer, Message, Producer
+from sprocket.remoting.bodies.topic import TopicConfig
 from tests.compat.controllers.controllers import TOPIC, ControllerCluster
 from tests.compat.replication.replicas import until
 
 pytestmark = pytest.mark.timeout(300)
 ROUNDS = 3
+SCHEDULED, SCHEDULES = "Scheduled", 20
 # The lease is 1.2 s; the rest is for a machine that does other work.
 _LIMIT_S = 10.0
 
@@ -49,6 +53,39 @@ class Load:
         return next(at for at, _ in self.acknowledged if at > since) - since
 
 
+async def begin_schedules(name_servers: str) -> None:
+    async with sprocket.connect(name_servers) as mq:
+        for address in await mq.admin.masters(None):
+            await mq.admin.create_topic(address, TopicConfig(SCHEDULED, 1, 1))
+        await mq.admin.topic_route(SCHEDULED)
+        for number in range(SCHEDULES):
+            await mq.schedule(f"s{number}", topic=SCHEDULED, body=b"go", every=1, catch_up="all", max_catch_up=1000)
+    await asyncio.sleep(1)  # slaves get changes of tables five times a second
+
+
+async def schedule_problems(name_servers: str) -> list[str]:
+    """Read all messages of schedules until a schedule fires after now, and say which times are missing or twice."""
+    now_ms = time.time() * 1000
+    found: dict[int, tuple[str, int]] = {}  # by queue offset: a consumer may get a message again
+    async with (
+        asyncio.timeout(60),
+        Consumer("s", {SCHEDULED: "*"}, name_servers, consume_from=ConsumeFrom.FIRST) as consumer,
+    ):
+        async for message in consumer:
+            properties = message.properties
+            one = properties["SCHEDULE_NAME"], int(properties["SCHEDULE_TIME_MS"])
+            found[message.queue_offset] = one
+            await message.ack()
+            if one[1] > now_ms + 1000:
+                break
+    times = sorted(set(found.values()))
+    wrong = [
+        f"{name} lacks {at + 1000}" for (name, at), (same, to) in pairwise(times) if name == same and to > at + 1000
+    ]
+    assert len({name for name, _ in times}) == SCHEDULES and len(times) > SCHEDULES * ROUNDS
+    return wrong + [f"{len(found) - len(times)} are there twice"] * (len(found) != len(times))
+
+
 async def test_the_master_is_killed_again_and_again_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     with ControllerCluster(tmp_path) as cluster:
         brokers = [cluster.add_sprocket_broker(number) for number in range(3)]
@@ -61,6 +98,7 @@ async def test_the_master_is_killed_again_and_again_and_nothing_acknowledged_is_
             load = Load(producer)
             running = asyncio.create_task(load.run())
             await load.goes_on(time.monotonic())
+            await begin_schedules(cluster.name_servers)
             for _ in range(ROUNDS):
                 master = await asyncio.to_thread(cluster.master, brokers)
                 assert master is not None
@@ -70,6 +108,7 @@ async def test_the_master_is_killed_again_and_again_and_nothing_acknowledged_is_
                 await asyncio.to_thread(until, lambda: cluster.in_sync() == 3, "the killed broker is in sync again")
             load.stop()
             await running
+        assert await schedule_problems(cluster.name_servers) == []
         print(f"acknowledged again after {sorted(round(one, 2) for one in times)} s")
         assert statistics.median(times) < _LIMIT_S
         missing = {body for _, body in load.acknowledged}

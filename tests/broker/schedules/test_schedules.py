@@ -286,6 +286,17 @@ async def test_a_wrong_schedule_is_refused(tmp_path: Path, changes: dict[str, An
         assert answer.code == INVALID and why in (answer.remark or ""), answer.remark
 
 
+async def test_all_schedules_of_a_broker_fit_into_one_answer(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, clock=ManualClock()) as (_, client):
+        await begin(client)
+        body, number = b"\xff" * 65_536, 0
+        while (answer := await set_schedule(client, schedule(str(number), body=body))).code == ResponseCode.SUCCESS:
+            number += 1
+        assert number > 100 and "would have more than" in (answer.remark or "")
+        listed = loads(bytes((await client.ask_well(RequestCode.GET_SCHEDULES)).body), ScheduleStatesBody)
+        assert len(listed.schedules) == number and listed.schedules[0].schedule.body == body
+
+
 async def test_a_schedule_needs_a_topic_that_producers_may_send_to(tmp_path: Path) -> None:
     async with running_broker(tmp_path, clock=ManualClock()) as (_, client):
         assert "does not exist" in ((await set_schedule(client, schedule())).remark or "")
