@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import Final, Protocol
 from zlib import crc32
 from zoneinfo import ZoneInfo
@@ -17,6 +18,10 @@ from sprocket.remoting.bodies.schedule import ScheduleEntry
 
 _FIELDS: Final = 5
 _MS_PER_S: Final = 1000
+# More than what a change of the clocks moves.
+_MARGIN_MS: Final = 2 * 3_600_000
+_SPARE: Final = 4
+_MAX_EXPRESSION_CHARS: Final = 256
 # datetime ends with the year 9999.
 _LAST_MS: Final = 253_370_000_000_000
 
@@ -60,6 +65,8 @@ class Cron:
     def __init__(self, expression: str, time_zone: str) -> None:
         from cronsim import CronSim, CronSimError  # a broker without cron schedules does without it
 
+        if len(expression) > _MAX_EXPRESSION_CHARS:
+            raise BadRule(f"a cron expression has at most {_MAX_EXPRESSION_CHARS} characters")
         if len(expression.split()) != _FIELDS:
             raise BadRule(f"cron {expression[:64]!r} has not five fields: minute, hour, day, month, day of the week")
         try:
@@ -87,18 +94,29 @@ class Cron:
         return next(self._times(time_ms), None) if 0 <= time_ms < _LAST_MS else None
 
     def newest(self, after_ms: int, until_ms: int, count: int) -> list[int]:
-        """As in `Rule`.  Looks back over twice the span again and again, so a long outage costs little."""
-        span_ms = 3_600_000
-        while True:
-            start = max(after_ms, until_ms - span_ms)
-            found: deque[int] = deque(maxlen=count)
-            for fire_ms in self._times(start):
-                if fire_ms > until_ms:
-                    break
-                found.append(fire_ms)
-            if len(found) >= count or start <= after_ms:
-                return list(found)
-            span_ms *= 2
+        """As in `Rule`.  However long the time is, only as many fire times are looked at as are asked for."""
+        start = max(after_ms, self._begin(after_ms, until_ms, count + _SPARE) - _MARGIN_MS)
+        found: deque[int] = deque(maxlen=count)
+        for fire_ms in self._times(start):
+            if fire_ms > until_ms:
+                break
+            found.append(fire_ms)
+        return list(found)
+
+    def _begin(self, after_ms: int, until_ms: int, count: int) -> int:
+        """Return about when the last `count` fire times in (`after_ms`, `until_ms`] begin.
+
+        Backward, cronsim does not find the same times around each change of the clocks.
+        """
+        end = datetime.fromtimestamp(until_ms // _MS_PER_S + 1, UTC).astimezone(self._zone)
+        fire_ms = after_ms
+        for found in islice(self._found_from(end, reverse=True), count):
+            fire_ms = round(found.timestamp()) * _MS_PER_S
+            if fire_ms <= after_ms:
+                break
+        else:
+            return fire_ms
+        return after_ms
 
 
 def rule_of(entry: ScheduleEntry) -> Rule:

@@ -20,7 +20,7 @@ from broker.schedules.agenda import Agenda, Planned
 from broker.schedules.positions import Fired, fired_in
 from broker.service import Service
 from broker.upkeep.schedule_sends import ScheduleSends
-from sprocket.common.errors import DiskFailed, NoLease, RequestError, SprocketError, StoreError
+from sprocket.common.errors import DiskFailed, InvariantError, NoLease, RequestError, SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
@@ -206,14 +206,13 @@ class RecurringMessages(Service):
             if not self._core.waits.may_acknowledge:
                 raise NoLease
             self._sends.send(schedule, timing.next_ms, fired)
-        except DiskFailed:
+        except (DiskFailed, InvariantError):
             raise
-        except SprocketError as error:
-            # Also a new topic or limit may be the reason, so the message is tried again.
+        except Exception as error:  # any error: the other schedules still fire, and this one is tried again
             self.agenda.refused(planned, str(error), self._core.clock.wall_ms())
-            peer_lines.warning(
+            peer_lines.error(
                 logger, "", "event=schedule_refused schedule=%s topic=%s reason=%r", schedule.name, schedule.topic,
-                str(error),
+                str(error), exc_info=None if isinstance(error, SprocketError) else error,
             )  # fmt: skip
             return
         _APPENDED()

@@ -63,6 +63,11 @@ def test_the_newest_times_are_the_last_of_all(zone: str, expression: str) -> Non
     assert rule.newest(every[-2], end, 3) == every[-1:]
 
 
+def test_the_newest_times_of_a_long_span_are_found_without_the_others() -> None:
+    found = Cron("* * * 1 *", BERLIN).newest(0, ms("2026-10-01 00:00"), 3)
+    assert found == [ms("2026-01-31 22:57"), ms("2026-01-31 22:58"), ms("2026-01-31 22:59")]
+
+
 def test_a_period_counts_from_its_anchor() -> None:
     rule = Every(10_000, 5_000)
     assert [rule.after(time) for time in (0, 5_000, 14_999, 15_000)] == [15_000, 15_000, 15_000, 25_000]
@@ -77,6 +82,7 @@ def test_a_period_counts_from_its_anchor() -> None:
         ("* * * *", "UTC", "five fields"),
         ("* * * * * *", "UTC", "five fields"),
         ("61 * * * *", "UTC", "Bad minute"),
+        ("1," * 200 + "1 * * * *", "UTC", "at most 256 characters"),
         ("0 0 30 2 *", "UTC", "Bad day-of-month"),
         ("0 5 * * *", "Mars/Olympus", "no time zone"),
         ("0 5 * * *", "../etc/passwd", "no time zone"),
