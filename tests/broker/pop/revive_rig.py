@@ -23,6 +23,8 @@ from broker.pop.revive.revive_service import ReviveService
 from broker.quota.quota_table import QuotaTable
 from broker.quota.quotas import Quotas
 from broker.role import Role
+from broker.schedules.positions import SchedulePositions
+from broker.schedules.schedule_table import ScheduleTable
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.topic_queue_mappings import TopicQueueMappings
@@ -65,13 +67,17 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
 
     namespaces = NamespaceTable(ConfigFile(folder / "namespaces.json"), clock, config.plan_version)
     quotas = Quotas(QuotaTable(ConfigFile(folder / "quotas.json"), clock, config.plan_version), clock)
+    random_below = random.Random(0).randrange
+    schedules = ScheduleTable(ConfigFile(folder / "schedules.json"), clock, config.plan_version, random_below)
+    file = ConfigFile(folder / "schedulePositions.json")
+    positions = SchedulePositions(file, schedules, lambda: messages.wrote_offset)
     core = BrokerCore(
-        config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random.Random(0).randrange, messages, topics,
+        config, Role(BrokerRole.ASYNC_MASTER), clock, timers.call_later, random_below, messages, topics,
         mappings, groups, offsets,
         QueueLocks(clock), ConsumerRegistry(clock, config.plan_version), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
         MessageFlow(), namespaces, Namespaces(namespaces), quotas,
-        QuotaReads(quotas, clock, timers.call_later), RemotingClient(), fail, OwnLog(messages),
+        QuotaReads(quotas, clock, timers.call_later), schedules, positions, RemotingClient(), fail, OwnLog(messages),
         TieredReads(lambda: config.store, messages, clock, None),
     )  # fmt: skip
     topics.load()
