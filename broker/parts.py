@@ -6,11 +6,12 @@ later part is added to them here or in its own constructor.  Nothing else is set
 Source of the order: RocketMQ 5.3.3, `BrokerController.initialize`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from acl.peer_identity import BROKER
+from broker.archive.archive_reader import ArchiveReader, serves
 from broker.archive.archive_reads import ArchiveReads
 from broker.archive.archive_service import ArchiveService
 from broker.auth.access_control import AccessControl, server_account
@@ -233,7 +234,7 @@ def build(
         *pops.services,
         *upkeep_services(core, brokers, retention),
         deliveries.recurring,
-        ArchiveService(core, process.archive, process.epochs, holds_lease),
+        archive_service(core, process, holds_lease),
         ArchiveReads(core.tier),
         core.ids,
         traffic,
@@ -266,6 +267,13 @@ def build(
     )  # fmt: skip
 
 
+def archive_service(core: BrokerCore, process: ProcessParts, holds_lease: Callable[[], bool] | None) -> ArchiveService:
+    """Return the service that writes the broker's archive, or reads that of others."""
+    if process.archive is not None and core.config.store.read_only_from:
+        return ArchiveReader(core, process.archive)
+    return ArchiveService(core, process.archive, process.epochs, holds_lease)
+
+
 def build_core(environment: Environment, role: Role, process: ProcessParts, store: MessageStore | None) -> BrokerCore:
     """Build the store, the tables, and everything else that all parts depend on."""
     config, clock = environment.config, environment.clock
@@ -286,7 +294,12 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
     account = server_account(config.broker)
     table = QuotaTable(environment.file("quotas.json"), clock, config.plan_version)
     quotas = Quotas(table, clock, None if account is None else account.access_key)
-    view = None if process.archive is None else ArchiveView(process.archive, config.store.store_path_root_dir / FOOTERS)
+    view = None
+    if process.archive is not None:
+        view = ArchiveView(
+            process.archive, config.store.store_path_root_dir / FOOTERS,
+            partial(serves, topics) if config.store.read_only_from else None,
+        )  # fmt: skip
     schedules = ScheduleTable(environment.file("schedules.json"), clock, config.plan_version, environment.random_below)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,

@@ -53,6 +53,9 @@ __all__ = [
 ]
 
 FILE_NAME_DIGITS: Final = 20
+# Where about the log of a broker begins that serves an archive of others: after all offsets that an archive can have,
+# so that an offset says in which of both a message is.
+AFTER_ARCHIVES: Final = 1 << 52
 COMMIT_LOG_FILE_BYTES: Final = 1024 * 1024 * 1024  # mappedFileSizeCommitLog
 CONSUME_QUEUE_ENTRIES_PER_FILE: Final = 300_000  # mappedFileSizeConsumeQueue / 20
 

@@ -8,7 +8,7 @@ Offsets: ``confirm_offset <= wrote_offset`` and ``flushed_offset <= wrote_offset
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final, TypeVar
 
@@ -554,6 +554,10 @@ class MessageStore:
     def queue_count(self) -> int:
         """Number of all queues."""
         return len(self._table.by_key)
+
+    def continue_at(self, ends: Mapping[QueueKey, int]) -> None:
+        """Let queues whose messages are all elsewhere end there, and tell who waits (`ConsumeQueueTable`)."""
+        self.confirmation.arrived_elsewhere(self._table.continue_at(ends))
 
     def delete_topic(self, topic: str) -> int:
         """Remove the ConsumeQueues of `topic`; return how many there were.  Raises `DiskFull` or `DiskFailed`.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from benchmarks.system import native
 from benchmarks.system.frames import PULL_BATCH
@@ -66,6 +67,7 @@ class Variant:
     quotas: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
+_SMALL_SEGMENTS: Final = {"mappedFileSizeCommitLog": str(64 << 20)}
 # What single features cost, beside `sprocket`.
 VARIANTS = {
     "python": Variant(variables={VARIABLE: "python"}),
@@ -83,6 +85,9 @@ VARIANTS = {
         access=Access(_ACCOUNT),
     ),
     "tls": Variant(access=Access(has_tls=True)),
+    # Smaller files, so that one is archived each second or so; and the same without an archive.
+    "segments": Variant(_SMALL_SEGMENTS),
+    "archive": Variant({**_SMALL_SEGMENTS, "tieredStoreFilePath": "archive"}),
     "metrics": Variant({"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}),
     # So large that nothing is refused.
     "quotas": Variant(

@@ -94,8 +94,9 @@ class ArchiveService(Service):
     async def _lead(self, archive: GroupStore) -> None:
         core, delay_s, is_claimed, tables_due_s = self._core, _FIRST_DELAY_S, False, 0.0
         last = None if self._epochs is None else self._epochs.history.last
+        names = core.config.broker
         writer = ArchiveWriter(
-            archive, self._log, core.clock, group=(archive.cluster, archive.broker),
+            archive, self._log, core.clock, group=(names.broker_cluster_name, names.broker_name),
             epoch=0 if last is None else last.number, incarnation=f"{core.random_below(1 << 64):016x}",
             delay_levels=core.config.store.message_delay_level, in_thread=asyncio.to_thread,
         )  # fmt: skip
@@ -146,12 +147,16 @@ class ArchiveService(Service):
                     await self._note(await asyncio.to_thread(decode, found.content), 0)
                     version = found.version
                 self._succeeded()
-            except NotFound:
-                self._core.tier.nothing_archived()
-                self._succeeded()
+            except NotFound as error:
+                self._absent(error)
             except StoreError as error:
                 self._failed(error)
             await pause(_FOLLOW_S)
+
+    def _absent(self, error: NotFound) -> None:
+        """Take that there is no manifest: the master has archived nothing yet."""
+        self._core.tier.nothing_archived()
+        self._succeeded()
 
     # What is told
 

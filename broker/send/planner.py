@@ -222,6 +222,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
 
     def _created(self, header: SendHeader, peer: tuple[str, int]) -> TopicConfig | None:
         """Return the topic of a send, created on first use; None if it may not be created."""
+        if self._config.store.read_only_from:
+            return None
         topic, is_retry = header.topic, header.topic.startswith(RETRY_PREFIX)
         sys_flag = (_UNIT_SUB if is_retry else _UNIT) if header.unit_mode else 0
         created = self._topics.create_on_send(
@@ -324,6 +326,9 @@ class SendPlanner(Planner[SendKey, SendPlan]):
 
     def _refused_topic(self, name: str, topic: TopicConfig | None) -> Refused | None:
         broker = self._config.broker
+        if self._config.store.read_only_from:
+            remark = f"broker {broker.broker_name} serves an archive (readOnlyFrom) and takes no messages"
+            return Refused(ResponseCode.NO_PERMISSION, remark, Reason.BROKER_NOT_WRITABLE)
         if topic is None and (illegal := illegal_topic(name)) is not None:
             return Refused(ResponseCode.INVALID_PARAMETER, illegal)
         if topic is not None and topic.order and not broker.broker_permission & PERM_WRITE:

@@ -41,6 +41,12 @@ class TierConfig:
         "",
         "Directory for the archive, in place of objectStoreBucket: a mount that survives this machine.",
     )
+    read_only_from: str = text_setting(
+        "readOnlyFrom",
+        "",
+        "Folder of a broker group's archive, perhaps of another cluster: s3://bucket/folder/cluster/broker. This "
+        "broker serves its messages, takes no sends, and writes nothing there.",
+    )
     tiered_store_file_reserved_time: int = int_setting(
         "tieredStoreFileReservedTime",
         72,

@@ -156,6 +156,11 @@ class Confirmation:
                 for wake in self.on_flush_needed:
                     wake()
 
+    def arrived_elsewhere(self, arrivals: list[Arrival]) -> None:
+        """Tell the listeners of messages that can be read, and are not in this log."""
+        self._arrived.append(arrivals)
+        self._tell_listeners()
+
     def _publish(self, touched: list[Arrival]) -> None:
         for queue, _, end in touched:
             queue.max_offset = end

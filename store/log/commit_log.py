@@ -19,6 +19,7 @@ from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskFile
 from store.disk.file_allocator import FileAllocator
 from store.disk.mapped_file_queue import Detached, MappedFileQueue, zero_quietly
+from store.layout import AFTER_ARCHIVES
 from store.record.record import store_timestamp_of
 from store.scan.distinct_names import Integers
 from store.worker import ThreadWorker, Workers
@@ -41,6 +42,8 @@ class CommitLog:
 
     def __init__(self, config: StoreConfig, disk: Disk, workers: Workers = ThreadWorker) -> None:
         self.segment_bytes = config.mapped_file_size_commit_log
+        # Where a new log begins.
+        self._first_offset = AFTER_ARCHIVES - AFTER_ARCHIVES % self.segment_bytes if config.read_only_from else 0
         # Whether a record without a seal (`store.record.checksum`) counts as damaged.
         self.requires_seals = config.force_verify_prop_crc
         self._files = MappedFileQueue(disk, config.commit_log_path, self.segment_bytes, preallocate=True)
@@ -79,6 +82,8 @@ class CommitLog:
             self._advise()
         if self.detached and not self._files.files and not self._files.is_hollow(self.detached[0]):
             raise StoreError(self.detached[0].reason)
+        if not self._files.files:
+            self._files.begin_at(self._first_offset)
         self.wrote_offset = self._files.end_offset
 
     def forget_detached(self) -> None:

@@ -170,6 +170,19 @@ class ConsumeQueueTable:
                 self.usual[topic, queue_id] = None
         return queue
 
+    def continue_at(self, ends: Mapping[tuple[str, int], int]) -> list[tuple[LogicQueue, int, int]]:
+        """Let queues whose messages are all elsewhere end at `ends`; return those that grew, with their old ends.
+
+        A queue never goes back.  Batch queues are left out.  Nothing is written: the caller does this after each start.
+        """
+        grown: list[tuple[LogicQueue, int, int]] = []
+        for (topic, queue_id), end in ends.items():
+            queue = self.get_or_create(topic, queue_id)
+            if not queue.is_batch and queue.next_offset < end:
+                grown.append((queue, queue.next_offset, end))
+                queue.set_range(end, end, cut=False)
+        return grown
+
     def _make(self, topic: str, queue_id: int) -> LogicQueue:
         queue_type = self.queue_type(topic)
         if queue_id == LIGHT_QUEUE_ID and queue_type is QueueType.SIMPLE and is_light(topic):

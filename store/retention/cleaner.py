@@ -259,7 +259,8 @@ class Cleaner:
         if is_short and self._pinned.must_wait(self._config.destroy_maped_file_interval_forcibly):
             return
         segment = self._oldest_segment(look.leases, now_ms)
-        if segment.needed_from is not None and segment.needed_from < segment.end:
+        compacted_from = self._compaction.held_from()
+        if compacted_from is not None and compacted_from < segment.end:
             self._compaction.hurry()
         if is_removable(segment, reason):
             self._is_stuck = False

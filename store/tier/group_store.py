@@ -22,13 +22,12 @@ _WRITES: Final = ("put", "put_if", "list")
 
 
 class GroupStore:
-    """`store.tier.object_store.ObjectStore` for one group."""
+    """`store.tier.object_store.ObjectStore` for one group, in `folder` of `store`; empty: `store` is that folder."""
 
-    def __init__(self, store: ObjectStore, cluster: str, broker: str, clock: Clock) -> None:
+    def __init__(self, store: ObjectStore, folder: str, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self.cluster, self.broker = cluster, broker
-        self._folder = folder_of(cluster, broker)
+        self._folder = folder
         # By operation and success, as the labels of the metrics.
         self.latency_ms = Distributions(_LATENCY_MS)
         self.uploaded = Distributions(_SIZE_BYTES)
@@ -91,7 +90,7 @@ class GroupStore:
             await self._store.delete(self._at(key))
 
     def _at(self, key: str) -> str:
-        return f"{self._folder}/{key}" if key else self._folder
+        return f"{self._folder}/{key}".strip("/")
 
     def _own(self, found: ObjectInfo) -> ObjectInfo:
         return found._replace(key=found.key.removeprefix(self._folder + "/"))
@@ -120,7 +119,9 @@ class GroupStore:
 
 def open_group_store(config: StoreConfig, cluster: str, broker: str, clock: Clock) -> GroupStore | None:
     """Return the archive that the keys name; None without tiered storage.  Makes no request.  Raises `ConfigError`."""
+    access = Access(config.object_store_endpoint, config.object_store_access_key, config.object_store_secret_key)
+    if config.read_only_from:
+        return GroupStore(open_store(config.read_only_from.rstrip("/"), access), "", clock)
     if not config.archive_url:
         return None
-    access = Access(config.object_store_endpoint, config.object_store_access_key, config.object_store_secret_key)
-    return GroupStore(open_store(config.archive_url, access), cluster, broker, clock)
+    return GroupStore(open_store(config.archive_url, access), folder_of(cluster, broker), clock)

@@ -4,7 +4,7 @@ A broker adopts each manifest before anything is deleted locally, so for a reade
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,17 +24,21 @@ _FOOTERS_AT_ONCE: Final = 8
 class ArchiveView:
     """The archive of one broker group, in `objects`; footers are kept in `folder`, if there is one.
 
-    Lives in the event loop's thread.
+    With `serves` the archive is that of other brokers, and has all messages of the topics for which it is true, and
+    none of the others.  Lives in the event loop's thread.
     """
 
-    def __init__(self, objects: ObjectStore, folder: Path | None = None) -> None:
+    def __init__(
+        self, objects: ObjectStore, folder: Path | None = None, serves: Callable[[str], bool] | None = None
+    ) -> None:
+        self.serves = serves
         self._objects = objects
         self._footers = FooterFiles(objects, folder)
-        self.ranges = QueueRanges(empty("", "", 1, 0), {})
         # Whether the manifest was read, and all its queues are known.  Before, nobody can say what is not there.
         self.is_known = False
         # Queues of the segments that have more than the manifest lists, by key.
         self._listed: dict[str, Sequence[QueueRange]] = {}
+        self.ranges = self._ranges(empty("", "", 1, 0))
         self._listing = asyncio.Lock()
 
     @property
@@ -67,7 +71,10 @@ class ArchiveView:
     def _replace(self, manifest: Manifest) -> None:
         keys = {segment.key for segment in manifest.segments}
         self._listed = {key: queues for key, queues in self._listed.items() if key in keys}
-        self.ranges = QueueRanges(manifest, self._listed)
+        self.ranges = self._ranges(manifest)
+
+    def _ranges(self, manifest: Manifest) -> QueueRanges:
+        return QueueRanges(manifest, self._listed, self.serves or (lambda topic: True))
 
     async def _list_queues(self) -> None:
         """Ask the footers of segments whose queues the manifest does not list."""
@@ -78,7 +85,7 @@ class ArchiveView:
                 for segment, queues in zip(some, await asyncio.gather(*map(self._queues, some)), strict=True):
                     self._listed[segment.key] = queues
             if missing:
-                self.ranges = QueueRanges(self.manifest, self._listed)
+                self.ranges = self._ranges(self.manifest)
 
     async def _queues(self, segment: SegmentEntry) -> Sequence[QueueRange]:
         footer = await self.load(Wanted(segment, None))

@@ -1,7 +1,7 @@
 """Where the archive has the messages of each queue: an index over one manifest.  Pure, and never changed."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from store.tier.manifest import Manifest, QueueRange, SegmentEntry
@@ -19,14 +19,21 @@ class QueueRanges:
     """The pieces of each queue, in order.
 
     `listed` are the queues, by segment key, of the segments that have more than the manifest lists.  A segment whose
-    queues are not known yet is left out.
+    queues are not known yet is left out, and so are topics for which `serves` is false.
     """
 
-    def __init__(self, manifest: Manifest, listed: Mapping[str, Sequence[QueueRange]]) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        listed: Mapping[str, Sequence[QueueRange]],
+        serves: Callable[[str], bool] = lambda topic: True,
+    ) -> None:
         self.manifest = manifest
         self._pieces: dict[tuple[str, int], list[Piece]] = {}
         for segment in manifest.segments:
             for queue in segment.queues if segment.queues is not None else listed.get(segment.key, ()):
+                if not serves(queue.topic):
+                    continue
                 pieces = self._pieces.setdefault((queue.topic, queue.queue_id), [])
                 if pieces and queue.first < pieces[-1].end:
                     pieces.clear()  # the topic was deleted, and created again
@@ -36,6 +43,10 @@ class QueueRanges:
 
     def __contains__(self, key: tuple[str, int]) -> bool:
         return key in self._pieces
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the offset after the last message of each queue."""
+        return {key: pieces[-1].end for key, pieces in self._pieces.items()}
 
     def readable(self, topic: str, queue_id: int, now_ms: int) -> Sequence[Piece]:
         """Return the pieces that consumers may still read, oldest first."""

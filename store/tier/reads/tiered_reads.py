@@ -117,6 +117,10 @@ class TieredReads:
 
     # Which reads
 
+    def archived_ends(self) -> dict[tuple[str, int], int]:
+        """Return the offset after the last archived message of each queue."""
+        return {} if self._view is None else self._view.ranges.ends()
+
     def serves(self, topic: str, queue_id: int, offset: int) -> bool:
         """Return whether the messages of a queue from `offset` on are read from the object store."""
         if self._view is None:
@@ -127,7 +131,9 @@ class TieredReads:
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         is_gone = offset < low or low == high
         if not self._view.is_known:
-            return 0 <= offset < high and is_gone
+            # Of a queue that other brokers write, nothing is known here.
+            is_theirs = self._view.serves is not None and self._view.serves(topic)
+            return is_theirs or (0 <= offset < high and is_gone)
         if not is_gone and level is TieredStorageLevel.NOT_IN_MEM:
             entry = store.entry(topic, queue_id, offset)
             is_gone = entry is not None and not store.is_in_memory(entry[0])

@@ -103,6 +103,19 @@ def test_a_nearly_full_disk_removes_the_youngest_until_it_is_not(cleaned: Cleane
     assert cleaned.segments() == [3, 4, 5, 6, 7]
 
 
+def test_compaction_is_not_hurried_while_only_the_archive_holds_a_file(
+    cleaned: CleanedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurried: list[bool] = []
+    monkeypatch.setattr(cleaned.store.compaction, "hurry", lambda: hurried.append(True))
+    cleaned.fill(8, hours_each=20)
+    cleaned.store.cleaner.keep_until_archived(0)
+    cleaned.disk.log_used = 0.80
+    cleaned.clean()
+    assert cleaned.segments() == list(range(8))
+    assert not hurried
+
+
 def test_asked_to_clean_now(cleaned: CleanedStore) -> None:
     cleaned.fill(8, hours_each=20)
     cleaned.store.cleaner.clean_now()

@@ -9,6 +9,7 @@ import pytest
 
 from store.tier.archive_writer import Fenced
 from store.tier.group_store import GroupStore
+from store.tier.manifest import folder_of
 from store.tier.object_store import ObjectStoreError
 from store.tier.remote_store import open_store
 from tests.store.rig import Stores
@@ -37,7 +38,7 @@ def bucket_at(endpoint: str, name: str) -> str:
 
 async def copy_of(url: str, endpoint: str, stores: Stores) -> FakeBucket:
     """Return what is in the bucket of a group, read without the proxy."""
-    group, bucket = GroupStore(open_store(url, access_to(endpoint)), *GROUP, stores.clock), FakeBucket()
+    group, bucket = GroupStore(open_store(url, access_to(endpoint)), folder_of(*GROUP), stores.clock), FakeBucket()
     async for found in group.list(""):
         bucket.objects[found.key] = (await group.get(found.key, 1 << 30)).content, 1
     return bucket
@@ -47,7 +48,7 @@ async def live(
     url: str, address: str, source: FakeSource, stores: Stores, incarnation: str, *, until_end: int, limit_s: float
 ) -> str:
     """Archive as a master does, until all is there, another master has it, or the process dies."""
-    store = GroupStore(open_store(url, access_to(address)), *GROUP, stores.clock)
+    store = GroupStore(open_store(url, access_to(address)), folder_of(*GROUP), stores.clock)
     writer = writer_of(store, source, stores.clock, incarnation=incarnation)
     is_claimed = False
     with contextlib.suppress(TimeoutError):

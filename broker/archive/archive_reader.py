@@ -1,0 +1,116 @@
+"""A broker that serves an archive which other brokers write (readOnlyFrom), of its own cluster or of another one.
+
+Its queues end where the archived ones end, and have no messages in its own log; so pulls, pops, queries, resets and
+searches by time find them as they find messages that a local disk has no more.  Its own log begins after all offsets
+of an archive.  There is what its groups give back, and the state of their pops.
+
+It takes over topics, with permission to read.  System topics, retry and dead-letter topics are its own.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.archive.archive_service import ArchiveService
+from broker.config.broker_config import BrokerRole
+from broker.core import BrokerCore
+from broker.topic.attributes import QUEUE_TYPE
+from broker.topic.topics import TopicTable
+from sprocket.common.errors import ConfigError, StoreError
+from sprocket.remoting.bodies.topic import MESSAGE_TYPE, PERM_READ, TopicConfig, TopicConfigTable
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, LIGHT_PREFIX, RETRY_PREFIX
+from store.layout import AFTER_ARCHIVES
+from store.tier.group_store import GroupStore
+from store.tier.manifest import Manifest
+from store.tier.object_store import Damaged, NotFound
+from store.tier.tables_object import MAX_BYTES, decode_tables
+
+_OWN_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LIGHT_PREFIX)
+_TOPICS: Final = "config/topics.json"
+_BATCH: Final = "BatchCQ"
+
+
+def serves(topics: TopicTable, topic: str) -> bool:
+    """Return whether a reader has the messages of this topic from the archive."""
+    return not topic.startswith(_OWN_PREFIXES) and not topics.is_system(topic)
+
+
+class ArchiveReader(ArchiveService):
+    """Follows the manifests of `archive`, and uploads nothing."""
+
+    def __init__(self, core: BrokerCore, archive: GroupStore) -> None:
+        super().__init__(core, archive, None, None)
+        core.store.cleaner.keep_until_archived(None)
+        self._archive_of_others = archive
+        self._tables_sha256 = ""
+
+    def check(self) -> None:
+        config = self._core.config
+        if config.store.archive_url:
+            raise ConfigError("readOnlyFrom: this broker cannot have an archive of its own: remove objectStoreBucket")
+        if config.broker.broker_role is BrokerRole.SLAVE or config.broker.enable_controller_mode:
+            raise ConfigError("readOnlyFrom: such a broker has no slaves and no controllers; start several instead")
+
+    def load(self) -> None:
+        log = self._core.store
+        if log.first_physical_offset < AFTER_ARCHIVES // 2:
+            root = self._core.config.store.store_path_root_dir
+            raise StoreError(f"{root}: has a log of its own: give readOnlyFrom another storePathRootDir")
+
+    def start(self) -> None:
+        self._begin(self._follow)
+
+    def activate(self) -> None:
+        """Do nothing more than on `start`."""
+
+    def deactivate(self) -> None:
+        """Go on: readers do not compete."""
+
+    async def _note(self, manifest: Manifest, uploaded_messages: int) -> None:
+        if manifest is self._noted:
+            return
+        core, tables = self._core, manifest.tables
+        found = None
+        if tables is not None and tables.sha256 != self._tables_sha256:
+            found = _topics_in((await self._archive_of_others.get(tables.key, MAX_BYTES)).content)
+        await core.tier.adopt(manifest)
+        core.store.continue_at(core.tier.archived_ends())
+        if found is not None and tables is not None:
+            self._take_over(found)
+            self._tables_sha256 = tables.sha256
+        self.figures_now.note(manifest, 0)
+        self._noted = manifest
+
+    def _absent(self, error: NotFound) -> None:
+        self._failed(error)  # perhaps the folder is wrong: nobody is told that there are no messages
+
+    def _take_over(self, found: TopicConfigTable) -> None:
+        """Have the topics of `found`, and no others of those that came from there."""
+        topics = self._core.topics
+        wanted = {one.topic_name: one for one in self._readable(found)}
+        topics.update(wanted.values())
+        for name, config in list(topics.by_name.items()):
+            if name not in wanted and config.perm == PERM_READ and serves(topics, name):
+                topics.delete(name)
+
+    def _readable(self, found: TopicConfigTable) -> Iterator[TopicConfig]:
+        topics = self._core.topics
+        for name, config in found.topic_config_table.items():
+            if not serves(topics, name) or config.attributes.get(QUEUE_TYPE) == _BATCH:
+                continue
+            kind = config.attributes.get(MESSAGE_TYPE)
+            changes = {} if kind is None or name in topics else {f"+{MESSAGE_TYPE}": kind}
+            yield TopicConfig(
+                name, config.read_queue_nums, config.write_queue_nums, config.perm & PERM_READ, order=config.order,
+                attributes=changes,
+            )  # fmt: skip
+
+
+def _topics_in(content: bytes) -> TopicConfigTable | None:
+    tables = decode_tables(content)
+    if _TOPICS not in tables:
+        return None
+    try:
+        return loads(tables[_TOPICS], TopicConfigTable)
+    except ValueError as error:
+        raise Damaged(f"tables object: {_TOPICS}: {error}") from error
