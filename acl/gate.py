@@ -205,6 +205,10 @@ class Gate:
             if proven != who:
                 attributes[PROVEN_ACCOUNT], attributes[_PROVEN] = who.account, who
                 channel.proofs.clear()  # they are of the account that has signed last
+                if proven is not None and proven.token is not None:
+                    proven.token.bearers.discard(channel)
+                if who.token is not None:
+                    who.token.bearers.add(channel)  # its end ends the connection
         return who
 
     def give_pass(

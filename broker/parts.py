@@ -306,7 +306,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),
         consumers=process.consumers, producers=process.producers, filters=process.filters,
         namespace_table=namespace_table, namespaces=namespaces,
-        quotas=quotas, quota_reads=QuotaReads(quotas, clock, call_later), schedules=schedules,
+        quotas=quotas, quota_reads=QuotaReads(quotas, clock, call_later, process.filters.sql), schedules=schedules,
         schedule_positions=SchedulePositions(
             environment.file("schedulePositions.json"), schedules, lambda: store.wrote_offset
         ),

@@ -42,6 +42,7 @@ from proxy.clients.lite_notices import LiteNotices
 from proxy.clients.members import Consumers, Member, Producers
 from proxy.clients.memberships import Memberships
 from proxy.clients.registry import Clients
+from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.config import ProxyConfig
 from proxy.handles.held_handles import HeldHandles
 from proxy.handles.renewal import Renewal, nowhere_else
@@ -422,6 +423,11 @@ class Proxy:
         """Raise Refusal unless the caller has signed, if callers must."""
         if self._gate is not None:
             self._gate.prove(call, request_name)
+
+    def bind(self, call: Call, stream: TelemetryStream) -> None:
+        """Let a stream end with the token of who calls."""
+        if self._gate is not None:
+            self._gate.bind(call, stream)
 
     def permit(self, call: Call, request: Any) -> None:
         """Raise Refusal unless the caller may do what it asks for."""

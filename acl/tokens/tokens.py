@@ -7,6 +7,7 @@ digest each, and a flood of different ones is a flood of wrong signatures, which
 
 import hashlib
 import heapq
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NoReturn
@@ -21,14 +22,31 @@ from acl.tokens.token_text import TokenUnreadable, is_token, masked, unverified
 from acl.tokens.verified_token import VerifiedToken
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
+
+logger = logging.getLogger(__name__)
 
 # How often `Tokens.look` is called.
 LOOK_S: Final = 0.5
 MAX_VERIFIED: Final = 16_384
 MAX_REFUSED: Final = 16_384
+# Tokens that one look verifies again after a change of keys.
+_MAX_CHECKED: Final = 32
 # Keys that are tried for one token: several without an id may have the same algorithm.
 _MAX_TRIED: Final = 8
+
+
+def _end(token: VerifiedToken, cause: str) -> None:
+    token.revision.rise()
+    bearers = list(token.bearers)
+    token.bearers.clear()
+    for bearer in bearers:
+        bearer.close()
+    if bearers:
+        peer_lines.info(
+            logger, token.user, "event=token_ended user=%s cause=%s connections=%d", token.user, cause, len(bearers)
+        )
 
 
 class NotVerified(FailedAttempt):
@@ -59,8 +77,12 @@ class Tokens:
         self._revoked = revoked
         self._generation = keys.generation
         self._verified: OrderedDict[bytes, VerifiedToken] = OrderedDict()
-        # Ends of those that are known, soonest first, each with its digest.
-        self._ends: list[tuple[float, bytes]] = []
+        # Ends of those that are known or have bearers, soonest first; the number decides between equal ones.
+        self._ends: list[tuple[float, int, VerifiedToken]] = []
+        self._count = 0
+        self._known_revoked = revoked()
+        # Tokens with bearers that were verified with keys of before.
+        self._doubtful: list[VerifiedToken] = []
         self._refused: OrderedDict[bytes, tuple[bool, str]] = OrderedDict()
 
     def verify(self, text: str) -> VerifiedToken:
@@ -95,15 +117,25 @@ class Tokens:
         return (masked(access_key), "") if known is None else (known.user, known.token_id or "")
 
     def look(self) -> None:
-        """End what has expired, and look for new keys.  Called at least once a second."""
+        """End what has expired or was revoked, with its bearers; look for new keys.  Called at least once a second."""
         now_s = self._now_s()
         while self._ends and self._ends[0][0] <= now_s:
-            token = self._verified.get(heapq.heappop(self._ends)[1])
-            if token is not None:
-                # It stays known, so that its bearer is told why it is refused.
-                token.revision.rise()
+            # It stays known, so that its bearer is told why it is refused.
+            _end(heapq.heappop(self._ends)[2], "expired")
+        revoked = self._revoked()
+        if revoked is not self._known_revoked:
+            self._known_revoked = revoked
+            for token in [*self._verified.values(), *(end[2] for end in self._ends)]:
+                if revoked.cover(token):
+                    _end(token, "revoked")
         self._keys.look()
         self._drop_if_keys_changed()
+        doubtful, self._doubtful = self._doubtful[:_MAX_CHECKED], self._doubtful[_MAX_CHECKED:]
+        for token in doubtful:
+            try:
+                self.verify(token.text).bearers.update(token.bearers)
+            except RequestError:
+                _end(token, "key_withdrawn")
 
     async def close(self) -> None:
         """Stop what is being fetched."""
@@ -145,10 +177,12 @@ class Tokens:
             self._verified.popitem(last=False)[1].revision.rise()
         self._verified[digest] = token
         if token.expires_at_s is not None:
-            if len(self._ends) > 2 * MAX_VERIFIED:  # mostly of tokens that are no longer known
-                self._ends = [end for end in self._ends if end[1] in self._verified]
+            if self._count % (2 * MAX_VERIFIED) == 0:  # many are of tokens that are no longer known
+                known = {id(one) for one in self._verified.values()}
+                self._ends = [end for end in self._ends if id(end[2]) in known or end[2].bearers]
                 heapq.heapify(self._ends)
-            heapq.heappush(self._ends, (token.expires_at_s, digest))
+            heapq.heappush(self._ends, (token.expires_at_s, self._count, token))
+            self._count += 1
 
     def _drop_if_keys_changed(self) -> None:
         """Forget all tokens when any key has changed: the key of some may be withdrawn."""
@@ -156,6 +190,7 @@ class Tokens:
             self._generation = self._keys.generation
             for token in self._verified.values():
                 token.revision.rise()
+            self._doubtful += [token for token in self._verified.values() if token.bearers]
             self._verified.clear()
             self._refused.clear()
             self._ends.clear()

@@ -2,9 +2,10 @@
 
     python -m benchmarks.tenants [--seconds 600] [--slice 5] [--hostile sends,cold,filters,held,subscriptions]
 
-The hostile one floods, subscribes badly and reads cold data.  Both use one broker.  The control is the same hostile
-tenant at another broker of the same machine: what it costs then is processor time, not the broker's order of work.  The
-three come by turns, in slices.  The broker's old messages are taken out of the page cache before each slice.
+The hostile one floods, subscribes badly and reads cold data.  Both use one broker.  There are two controls.  One is a
+harmless tenant, which sends and pulls at the rate of that quota: what the quota lets it have.  The other is the hostile
+tenant at another broker of the same machine: what it costs then is processor time.  The four come by turns, in slices.
+  The broker's old messages are taken out of the page cache before each slice.
 "Broker CPU" is the processor time of the good tenant's broker, in s per s.
 """
 
@@ -22,14 +23,14 @@ from typing import Final
 
 from benchmarks.system.process import cpu_s
 from benchmarks.tenants.frames import BODY, COLD, FLOOD, GOOD, QUEUES, QUOTA, send_header
-from benchmarks.tenants.hostile import KINDS
+from benchmarks.tenants.hostile import HARMLESS, KINDS
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.remoting.bodies.quota import Quota
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.testing import Broker
 
-ALONE, CONTROL, BESIDE = PHASES = ("alone", "hostile elsewhere", "hostile beside")
+ALONE, HARMLESS_BESIDE, CONTROL, BESIDE = PHASES = ("alone", "harmless beside", "hostile elsewhere", "hostile beside")
 _WARM_S: Final = 0.5
 _AT_ONCE: Final = 500
 
@@ -109,14 +110,18 @@ class Times:
 
     def table(self) -> list[str]:
         """Return the lines of the report."""
-        lines = [f"{'phase':18} {'kind':14} {'count':>7} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'p99/alone':>9}"]
+        lines = [
+            f"{'phase':18} {'kind':14} {'count':>7} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'p99/alone':>9}"
+            f" {'harmless':>8}"
+        ]
         for kind in ("sends_ms", "deliveries_ms"):
-            alone = percentile(self.of(ALONE, kind), 0.99)
+            alone, harmless = (percentile(self.of(one, kind), 0.99) for one in (ALONE, HARMLESS_BESIDE))
             for phase in PHASES:
                 values = self.of(phase, kind)
                 p50, p99, longest = (percentile(values, part) for part in (0.5, 0.99, 1.0))
                 lines.append(
                     f"{phase:18} {kind[:-3]:14} {len(values):7} {p50:8.2f} {p99:8.2f} {longest:8.2f} {p99 / alone:9.2f}"
+                    f" {p99 / harmless:8.2f}"
                 )
         for phase in PHASES:
             share = self.cpu_s[phase] / self.seconds[phase]
@@ -132,14 +137,15 @@ def measure(options: argparse.Namespace, kinds: str) -> Times:
     with Broker(properties=properties) as broker, Broker(properties=properties) as other:
         for one in (broker, other):
             asyncio.run(prepare(one, options.cold, has_quota=not options.without_quota))
-        targets = {ALONE: None, CONTROL: other, BESIDE: broker}
+        targets = {ALONE: None, HARMLESS_BESIDE: broker, CONTROL: other, BESIDE: broker}
         for _ in range(max(1, round(options.seconds / options.slice / len(PHASES)))):
             for phase, target in targets.items():
                 for one in (broker, other):
                     forget_pages(one)
                 with contextlib.ExitStack() as stack:
                     if target is not None:
-                        stack.enter_context(hostile(target, kinds, options.cold, times.counts[phase]))
+                        named = HARMLESS if phase == HARMLESS_BESIDE else kinds
+                        stack.enter_context(hostile(target, named, options.cold, times.counts[phase]))
                     began_s, before_s = time.monotonic(), cpu_s(broker.pid)
                     times.add(phase, good(broker, options.slice, options.rate))
                     times.cpu_s[phase] += cpu_s(broker.pid) - before_s

@@ -29,11 +29,12 @@ def send_header(topic: str, number: int) -> SendMessageRequestHeaderV2:
 
 
 def pull_header(
-    group: str, topic: str, queue_id: int, offset: int, *, expression: str = "*", kind: str = "TAG", wait_ms: int = 0
-) -> PullMessageRequestHeader:
-    """Return a pull of 32 messages, which is held for `wait_ms` if there are none."""
+    group: str, topic: str, queue_id: int, offset: int, *, expression: str = "*", kind: str = "TAG", wait_ms: int = 0,
+    at_most: int = 32,
+) -> PullMessageRequestHeader:  # fmt: skip
+    """Return a pull of some messages, which is held for `wait_ms` if there are none."""
     return PullMessageRequestHeader(
-        consumer_group=group, topic=topic, queue_id=queue_id, queue_offset=offset, max_msg_nums=32,
+        consumer_group=group, topic=topic, queue_id=queue_id, queue_offset=offset, max_msg_nums=at_most,
         sys_flag=_WITH_SUBSCRIPTION | (_MAY_WAIT if wait_ms else 0), commit_offset=0, suspend_timeout_millis=wait_ms,
         sub_version=0, subscription=expression, expression_type=kind,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Final
 
 from benchmarks.tenants.frames import BODY, COLD, FLOOD, QUEUES, pull_header, send_header
 from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
+from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.frames import encode_request
@@ -108,8 +109,30 @@ class Flood:
             body = dumps(HeartbeatData(f"evil@{next(self._numbers) % 100}", consumer_data_set=groups))
             yield self._frame(RequestCode.HEART_BEAT, None, body)
 
+    async def _harmless(self) -> None:
+        """Send and pull at the rates of the quota, evenly, and wait for each answer."""
+        client = RemotingClient()
+        address, period_s = f"{self._host}:{self._port}", 1 / HARMLESS_PER_SECOND
+        loop = asyncio.get_running_loop()
+        due, running = loop.time(), set[asyncio.Task[object]]()
+        for number in count():
+            due += period_s
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            pull = pull_header(
+                "evil%Cold", COLD, number % QUEUES, number * 2 % max(1, self._cold // QUEUES - 2), at_most=2
+            )
+            for code, header, body in (
+                (RequestCode.SEND_MESSAGE_V2, send_header(FLOOD, number), BODY), (RequestCode.PULL_MESSAGE, pull, b""),
+            ):  # fmt: skip
+                task = asyncio.create_task(client.invoke(address, code, header, body, timeout_s=30))
+                running.add(task)
+                task.add_done_callback(running.discard)
+            self.answers["harmless requests"] += 2
+
     async def run(self, kinds: list[str]) -> None:
         """Flood with several kinds at once."""
+        if kinds == [HARMLESS]:
+            await self._harmless()
         await asyncio.gather(*(self._write(kind, batches) for kind in kinds for batches in self.of(kind)))
 
     def of(self, kind: str) -> list[Callable[[], Iterator[bytes]]]:
@@ -123,6 +146,8 @@ class Flood:
         }[kind]
 
 
+HARMLESS: Final = "harmless"
+HARMLESS_PER_SECOND: Final = 900
 KINDS: Final = ("sends", "cold", "filters", "held", "subscriptions")
 
 

@@ -1,4 +1,4 @@
-"""Compiled SQL92 subscriptions from heartbeats, stored in ``config/consumerFilter.json``.
+"""SQL92 subscriptions from heartbeats, stored in ``config/consumerFilter.json``; the first read compiles them.
 
 A group's filter is kept for filterDataCleanTimeSpan after the group's last member has left.
 Source: RocketMQ 5.3.3, `ConsumerFilterManager`, `ConsumerFilterData`, `ExpressionForRetryMessageFilter`.
@@ -12,7 +12,8 @@ import msgspec
 
 from broker.config.live_config import LiveConfig
 from broker.filter.bloom_positions import BITS, bloom_positions
-from broker.filter.sql_filter import SQL92, SqlFilter, compiled
+from broker.filter.parser import MAX_OPERATIONS
+from broker.filter.sql_filter import SQL92, SqlFilter, SqlFilters
 from broker.filter.subscription_filter import is_tag_type
 from broker.filter.tokens import InvalidExpression
 from sprocket.common.clock import Clock
@@ -83,13 +84,18 @@ class HeldFilter:
 
 
 class ConsumerFilters(SavedTable):
-    """Table of filters by group and topic.  Heartbeats call `subscribed` and `group_left`."""
+    """Table of filters by group and topic.  Heartbeats call `subscribed` and `group_left`.
+
+    A heartbeat with thousands of subscriptions costs no compilation: `find` compiles what is read.
+    """
 
     def __init__(self, config: LiveConfig, file: ConfigFile, clock: Clock) -> None:
         super().__init__(file)
         self._config = config
         self._clock = clock
-        self._by_group: dict[str, dict[str, HeldFilter]] = {}
+        self.sql = SqlFilters(clock.monotonic)
+        # A filter that nobody has asked for yet is not compiled.
+        self._by_group: dict[str, dict[str, HeldFilter | ConsumerFilterData]] = {}
         self._count = 0
         self._chars = 0
 
@@ -97,22 +103,46 @@ class ConsumerFilters(SavedTable):
         return self._count
 
     def decode(self, content: bytes) -> None:
-        """Compile the filters of the file.  Raises ProtocolError."""
+        """Take over the filters of the file.  Raises ProtocolError."""
         table = loads(content, ConsumerFilterTable)
         alive_until = self._clock.wall_ms() - _DEAD_AT_LOAD_MS
         for topic, filters in table.filter_data_by_topic.items():
             for group, data in filters.group_filter_data.items():
-                held = _compile(data)
-                if held is not None:
-                    if not data.dead_time:
-                        data.dead_time = max(data.born_time, alive_until)
-                    self._put(group, topic, held)
+                if not data.dead_time:
+                    data.dead_time = max(data.born_time, alive_until)
+                self._put(group, topic, data)
         logger.info("event=consumer_filters_loaded count=%d", len(self))
 
     def find(self, topic: str, group: str) -> HeldFilter | None:
         """Return the group's filter of the topic; None if there is none or it does not compile."""
-        filters = self._by_group.get(group)
-        return None if filters is None else filters.get(topic)
+        filters = self._by_group.get(group, {})
+        found = filters.get(topic)
+        if not isinstance(found, ConsumerFilterData):
+            return found
+        held = self._compiled(found)
+        if held is None:
+            self._remove(group, topic)
+            self.changes += 1
+        else:
+            filters[topic] = held
+        return held
+
+    def _data(self, topic: str, group: str) -> ConsumerFilterData | None:
+        found = self._by_group.get(group, {}).get(topic)
+        return found.data if isinstance(found, HeldFilter) else found
+
+    def _compiled(self, data: ConsumerFilterData) -> HeldFilter | None:
+        """Compile a filter; None for an invalid expression, whose error the group's pull gets."""
+        try:
+            if data.expression_type != SQL92:
+                raise InvalidExpression(1, f"{data.expression_type} is no type of filter")
+            return HeldFilter(data, self.sql.compiled(data.expression))
+        except InvalidExpression as error:
+            peer_lines.warning(
+                logger, "", "event=consumer_filter_invalid group=%s topic=%s reason=%r", data.consumer_group,
+                data.topic, str(error),
+            )  # fmt: skip
+            return None
 
     # Heartbeats
 
@@ -131,15 +161,15 @@ class ConsumerFilters(SavedTable):
     def _register(self, group: str, subscription: SubscriptionData) -> None:
         topic, expression = subscription.topic, subscription.sub_string or ""
         expression_type, version = subscription.expression_type or "", subscription.sub_version
-        old = self.find(topic, group)
-        is_same = old is not None and (old.data.expression, old.data.expression_type) == (expression, expression_type)
-        if old is not None and (is_same or version <= old.data.client_version):
-            if version > old.data.client_version:
-                old.data.client_version = version
+        old = self._data(topic, group)
+        is_same = old is not None and (old.expression, old.expression_type) == (expression, expression_type)
+        if old is not None and (is_same or version <= old.client_version):
+            if version > old.client_version:
+                old.client_version = version
                 self._config.plan_version.rise()
                 self.changes += 1
-            if version == old.data.client_version and old.data.dead_time:
-                old.data.dead_time = 0
+            if version == old.client_version and old.dead_time:
+                old.dead_time = 0
                 self.changes += 1
             return
         bloom = BloomFilterData(BITS, msgspec.Raw(dumps(bloom_positions(group, topic))))
@@ -150,19 +180,20 @@ class ConsumerFilters(SavedTable):
         if old is not None:
             # If the new filter does not compile, the group's next pull gets the error.
             self._remove(group, topic)
-        held = _compile(data) if self._has_room(data) else None
-        if held is not None:
-            self._put(group, topic, held)
+        has_room = self._has_room(data)
+        if has_room:
+            self._put(group, topic, data)
             peer_lines.info(
                 logger, "", "event=consumer_filter_set group=%s topic=%s expression=%r", group, topic, expression[:200]
             )
-        self.changes += held is not None or old is not None
+        self.changes += has_room or old is not None
 
     def _bury(self, group: str, living_topics: set[str]) -> None:
         """Mark the group's filters of all topics except `living_topics` as unused."""
-        for topic, held in self._by_group.get(group, {}).items():
-            if topic not in living_topics and not _is_dead(held.data):
-                held.data.dead_time = self._clock.wall_ms()
+        for topic in self._by_group.get(group, {}):
+            data = self._data(topic, group)
+            if data is not None and topic not in living_topics and not _is_dead(data):
+                data.dead_time = self._clock.wall_ms()
                 self.changes += 1
                 peer_lines.info(logger, "", "event=consumer_filter_dead group=%s topic=%s", group, topic)
 
@@ -176,7 +207,11 @@ class ConsumerFilters(SavedTable):
             held = None if origin is None else self.find(java_text(origin), group)
             return held is None or held.sql.matches(properties)
 
-        operations = [held.sql.operations for held in self._by_group.get(group, {}).values()]
+        # Those that are not compiled yet may have as many as any.
+        operations = [
+            held.sql.operations if isinstance(held, HeldFilter) else MAX_OPERATIONS
+            for held in self._by_group.get(group, {}).values()
+        ]
         return RecordFilter(matches, max(operations, default=1))
 
     # The file
@@ -184,14 +219,18 @@ class ConsumerFilters(SavedTable):
     def clean(self) -> None:
         """Remove filters that have been unused for more than filterDataCleanTimeSpan."""
         oldest = self._clock.wall_ms() - self._config.broker.filter_data_clean_time_span
-        for group, topic, held in self._all():
-            if _is_dead(held.data) and held.data.dead_time <= oldest:
+        for group, topic, data in self._all():
+            if _is_dead(data) and data.dead_time <= oldest:
                 self._remove(group, topic)
                 self.changes += 1
                 peer_lines.info(logger, "", "event=consumer_filter_removed group=%s topic=%s", group, topic)
 
-    def _all(self) -> list[tuple[str, str, HeldFilter]]:
-        return [(group, topic, held) for group, filters in self._by_group.items() for topic, held in filters.items()]
+    def _all(self) -> list[tuple[str, str, ConsumerFilterData]]:
+        return [
+            (group, topic, held.data if isinstance(held, HeldFilter) else held)
+            for group, filters in self._by_group.items()
+            for topic, held in filters.items()
+        ]
 
     def _has_room(self, data: ConsumerFilterData) -> bool:
         has_room = self._count < MAX_FILTERS and self._chars + len(data.expression) <= MAX_FILTER_CHARS
@@ -202,28 +241,28 @@ class ConsumerFilters(SavedTable):
             )  # fmt: skip
         return has_room
 
-    def _put(self, group: str, topic: str, held: HeldFilter) -> None:
+    def _put(self, group: str, topic: str, data: ConsumerFilterData) -> None:
         self._config.plan_version.rise()
-        self._by_group.setdefault(group, {})[topic] = held
+        self._by_group.setdefault(group, {})[topic] = data
         self._count += 1
-        self._chars += len(held.data.expression)
+        self._chars += len(data.expression)
 
     def _remove(self, group: str, topic: str) -> None:
         self._config.plan_version.rise()
         filters = self._by_group[group]
-        held = filters.pop(topic)
+        found = filters.pop(topic)
         self._count -= 1
-        self._chars -= len(held.data.expression)
+        self._chars -= len((found.data if isinstance(found, HeldFilter) else found).expression)
         if not filters:
             del self._by_group[group]
 
     def snapshot(self) -> ConsumerFilterTable:
         """Return the current table; read it before the next change."""
         table = ConsumerFilterTable()
-        for group, topic, held in self._all():
-            held.data.dead = _is_dead(held.data)
+        for group, topic, data in self._all():
+            data.dead = _is_dead(data)
             filters = table.filter_data_by_topic.setdefault(topic, TopicFilters(topic))
-            filters.group_filter_data[group] = held.data
+            filters.group_filter_data[group] = data
         return table
 
     def _content(self) -> Callable[[], bytes]:
@@ -233,20 +272,6 @@ class ConsumerFilters(SavedTable):
 
 def _is_dead(data: ConsumerFilterData) -> bool:
     return data.dead_time >= data.born_time
-
-
-def _compile(data: ConsumerFilterData) -> HeldFilter | None:
-    """Compile a filter; None for an invalid expression, whose error the group's next pull gets."""
-    try:
-        if data.expression_type != SQL92:
-            raise InvalidExpression(1, f"{data.expression_type} is no type of filter")
-        return HeldFilter(data, compiled(data.expression))
-    except InvalidExpression as error:
-        peer_lines.warning(
-            logger, "", "event=consumer_filter_invalid group=%s topic=%s reason=%r", data.consumer_group, data.topic,
-            str(error),
-        )  # fmt: skip
-        return None
 
 
 def retry_group(topic: str) -> str | None:

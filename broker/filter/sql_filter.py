@@ -3,6 +3,7 @@
 Source: RocketMQ 5.3.3, `SqlFilter`, `SelectorParser.parse`.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -71,7 +72,29 @@ class SqlFilter:
         return verdict
 
 
-@lru_cache(maxsize=_KEPT)
-def compiled(expression: str) -> SqlFilter:
-    """Return the filter of an expression; the last ones are cached.  Raises InvalidExpression."""
-    return SqlFilter(expression)
+class SqlFilters:
+    """Compiled filters by their expressions; the last ones are cached.
+
+    `now_s` is a clock.  It measures what the compilation takes, so that who asks for it can be charged.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._spent_s = 0.0
+        self._cached = lru_cache(maxsize=_KEPT)(self._compiled)
+
+    def compiled(self, expression: str) -> SqlFilter:
+        """Return the filter of an expression.  Raises InvalidExpression."""
+        return self._cached(expression)
+
+    def _compiled(self, expression: str) -> SqlFilter:
+        began_s = self._now_s()
+        try:
+            return SqlFilter(expression)
+        finally:
+            self._spent_s += self._now_s() - began_s
+
+    def take_spent_s(self) -> float:
+        """Return the seconds that compilations have taken since the last call."""
+        spent_s, self._spent_s = self._spent_s, 0.0
+        return spent_s

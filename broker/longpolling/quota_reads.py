@@ -3,16 +3,19 @@
 Source of the idea: RocketMQ 5.3.3, `PullRequestHoldService`; RocketMQ has no quotas of reads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final
 
+from broker.filter.sql_filter import SqlFilters
 from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.held_requests import Answer, HeldRequests
 from broker.quota.bucket import Buckets, Kind, charge, longest_wait
 from broker.quota.quotas import CallerChannel, Quotas
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
+from sprocket.remoting.routes import FramesChannel
 
 # Max time that a quota holds one read; then the read is answered without messages.
 MAX_WAIT_S: Final = 5.0
@@ -30,8 +33,9 @@ class Verdict(Enum):
 class QuotaReads:
     """Admission of reads, and reads that wait.  Lives in the event loop's thread."""
 
-    def __init__(self, quotas: Quotas, clock: Clock, call_later: CallLater) -> None:
+    def __init__(self, quotas: Quotas, clock: Clock, call_later: CallLater, sql: SqlFilters) -> None:
         self._quotas = quotas
+        self._sql = sql
         self._clock = clock
         self._held = HeldRequests(clock, call_later, _TICK_S)
         # The read that comes again now, when it must be answered, whether it is still to be charged as a request, and
@@ -54,6 +58,21 @@ class QuotaReads:
     def of(self, planned: Buckets, channel: CallerChannel) -> Buckets:
         """Return the buckets of a read: those of its plan, and those of who reads."""
         return planned + self._quotas.callers_out(channel) if self._quotas.has_callers else planned
+
+    def planned(self, channel: FramesChannel) -> None:
+        """Charge who reads on a connection with the SQL filters that were compiled for its plans just now."""
+        spent_s = self._sql.take_spent_s()
+        if spent_s:
+            self._quotas.worked(channel, spent_s)
+
+    @contextmanager
+    def work_of(self, channel: FramesChannel) -> Iterator[None]:
+        """Charge who reads on a connection with the time that the block takes."""
+        began_s = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self._quotas.worked(channel, self._clock.monotonic() - began_s)
 
     def admit(self, buckets: Buckets, request: Request[Any], max_s: float, again: Answer, *, is_new: bool) -> Verdict:
         """Decide about a read.  `again` gets the request when it has waited, at most `max_s` in total.

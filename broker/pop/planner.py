@@ -117,6 +117,7 @@ class PopPlanner(Planner[PopKey, PopPlan]):
         self._reads = core.store.kernel_reads
         self._log = log
         self._quotas = core.quota_reads
+        self._sql = core.filters.sql
 
     def admit(self, header: PopMessageRequestHeader, now_ms: int) -> PopPlan | Refused:
         """Return the plan of one pop, or why it is refused; here the numbers of its header count too."""
@@ -132,7 +133,7 @@ class PopPlanner(Planner[PopKey, PopPlan]):
             topic = _no_retry_topic(key.topic, key.group)
         if isinstance(topic, Refused):
             return topic._replace(is_lasting=is_lasting)
-        matches = pop_filter(expression, expression_type)
+        matches = pop_filter(self._sql, expression, expression_type)
         if isinstance(matches, Refused):
             return matches._replace(is_lasting=is_lasting)
         is_v2 = self._config.broker.enable_retry_topic_v2

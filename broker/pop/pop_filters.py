@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `FilterAPI`, `Cons
 from functools import lru_cache
 from typing import Final
 
-from broker.filter.sql_filter import SQL92, compiled
+from broker.filter.sql_filter import SQL92, SqlFilters
 from broker.filter.subscription_filter import ALL, is_tag_type, tag_filter
 from broker.filter.tokens import InvalidExpression
 from broker.longpolling.held_pulls import PullFilter
@@ -19,12 +19,16 @@ from sprocket.remoting.codes import ResponseCode
 MAX_EXPRESSION_CHARS: Final = 32 * 1024
 
 
-def pop_filter(expression: str, expression_type: str | None) -> PullFilter | Refused | None:
+def pop_filter(sql: SqlFilters, expression: str, expression_type: str | None) -> PullFilter | Refused | None:
     """Return the filter of a pop, None for everything; a refusal of an invalid expression."""
     if len(expression) > MAX_EXPRESSION_CHARS:
         return _refused(f"the expression has {len(expression)} characters, allowed are {MAX_EXPRESSION_CHARS}")
     try:
-        return _filter(expression, expression_type)
+        if is_tag_type(expression_type):
+            return _tags(expression)
+        if expression_type != SQL92:
+            raise InvalidExpression(1, f"{expression_type!r:.40} is no type of filter")
+        return sql.compiled(expression).record_filter()
     except InvalidExpression as error:
         return _refused(error.remark)
 
@@ -41,15 +45,10 @@ def _refused(why: str) -> Refused:
 
 
 @lru_cache(maxsize=1024)
-def _filter(expression: str, expression_type: str | None) -> PullFilter | None:
-    if is_tag_type(expression_type):
-        if not expression.replace("||", ""):
-            raise InvalidExpression(1, "no tag between the separators")
-        return tag_filter(expression)
-    if expression_type != SQL92:
-        raise InvalidExpression(1, f"{expression_type!r:.40} is no type of filter")
-    sql = compiled(expression)
-    return sql.record_filter()
+def _tags(expression: str) -> PullFilter | None:
+    if not expression.replace("||", ""):
+        raise InvalidExpression(1, "no tag between the separators")
+    return tag_filter(expression)
 
 
 @lru_cache(maxsize=1024)

@@ -97,6 +97,7 @@ class PopFrames:
             peer_lines.error(logger, channel.peer, "event=pop_kernel_failed peer=%s:%s", *channel.peer, exc_info=True)
             self._end.take_back(read.taken)
             return 0
+        self._quotas.planned(channel)
         count = len(read.notes)
         if count:
             self._reads.found(len(read.taken), pops.messages)

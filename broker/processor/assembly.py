@@ -86,7 +86,9 @@ def message_routes(
         *StaticPulls(pulls, static, brokers, logical_resets).routes(),
         *static_offsets.routes(),
         *StaticResets(resets, static_offsets, static, brokers, logical_resets).routes(),
-        *ClientProcessor(config, topics, groups, core.consumers, core.producers, clock, core.quotas).routes(),
+        *ClientProcessor(
+            config, topics, groups, core.consumers, core.producers, clock, core.quotas, core.filters.sql
+        ).routes(),
     ]
 
 

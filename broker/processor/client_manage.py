@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.config.live_config import LiveConfig
-from broker.filter.sql_filter import SQL92, compiled
+from broker.filter.sql_filter import SQL92, SqlFilters
 from broker.filter.subscription_filter import is_tag_type
 from broker.quota.quotas import Quotas
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -51,7 +51,9 @@ class ClientProcessor:
         producers: ProducerRegistry,
         clock: Clock,
         quotas: Quotas,
+        sql: SqlFilters,
     ) -> None:
+        self._sql = sql
         self._quotas = quotas
         self._config = config
         self._topics = topics
@@ -84,6 +86,13 @@ class ClientProcessor:
 
     def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
         """Register a client in its groups.  New groups and their retry topics are created."""
+        began_s = self._clock.monotonic()
+        try:
+            return self._heartbeat(request)
+        finally:
+            self._quotas.worked(request.channel, self._clock.monotonic() - began_s)
+
+    def _heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
         data = read_heartbeat(request.body)
         if not data.client_id:
             raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
@@ -161,7 +170,10 @@ class ClientProcessor:
         if not self._config.broker.enable_property_filter or subscription.expression_type != SQL92:
             remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
             return Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        compiled(subscription.sub_string or "")  # raises the error that the client must see
+        try:
+            self._sql.compiled(subscription.sub_string or "")  # raises the error that the client must see
+        finally:
+            self._quotas.worked(request.channel, self._sql.take_spent_s())
         return Response()
 
     def consumer_list(self, request: Request[GetConsumerListByGroupRequestHeader]) -> Response:

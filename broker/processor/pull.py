@@ -248,6 +248,8 @@ class PullProcessor:
         if slave is not None and (refusal := slave.refusal(request)) is not None:
             return refusal
         plan = self.planner.plan(pull_key(request.code, header))
+        if self._quotas is not None:
+            self._quotas.planned(request.channel)
         if isinstance(plan, Refused):
             raise plan.error(request.channel.peer)
         buckets = plan.buckets if self._quotas is None else self._quotas.of(plan.buckets, request.channel)
@@ -266,7 +268,12 @@ class PullProcessor:
         respond = partial(self._respond, request, plan, buckets, cold, may_hold)
         if begin < 0 and self._reads_tier(request, header, plan, respond):
             return None
-        respond(self._get(header, plan.matches, begin))
+        if plan.needs_handler is Why.SQL and self._quotas is not None:
+            with self._quotas.work_of(request.channel):
+                result = self._get(header, plan.matches, begin)
+        else:
+            result = self._get(header, plan.matches, begin)
+        respond(result)
         return None
 
     def _reads_tier(

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from broker.client.clients import ConsumerGroup, ConsumerRegistry
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters, retry_group
-from broker.filter.sql_filter import SQL92, compiled
+from broker.filter.sql_filter import SQL92
 from broker.filter.subscription_filter import MAX_TAG_CODES, TagFilter, is_tag_type, subscription_filter, tag_filter
 from broker.filter.tokens import InvalidExpression
 from broker.longpolling.held_pulls import PullFilter
@@ -219,7 +219,7 @@ class PullPlanner(Planner[PullKey, PullPlan]):
         if not self._config.broker.enable_property_filter or key.expression_type != SQL92:
             return _unsupported_expression(key.expression_type)
         try:
-            sql = compiled(key.expression)
+            sql = self._filters.sql.compiled(key.expression)
         except InvalidExpression as error:
             is_lasting = len(key.expression) <= MAX_KEPT_CHARS
             return refused._replace(remark=f"{refused.remark}: {error.remark}", is_lasting=is_lasting)

@@ -64,6 +64,8 @@ class PullFrames:
             # Nothing is noted yet: the handler serves them, and responds to each.
             peer_lines.error(logger, channel.peer, "event=pull_kernel_failed peer=%s:%s", *channel.peer, exc_info=True)
             return 0
+        if self._quotas is not None:
+            self._quotas.planned(channel)
         count = len(notes)
         if count:
             self._note(notes, channel.peer, callers)

@@ -15,6 +15,7 @@ from acl.gate import PROVEN_ACCOUNT
 from broker.quota.bucket import Bucket, Buckets, Kind, QuotaExceeded, Tally, charge
 from broker.quota.quota_table import QuotaTable
 from broker.quota.rules import Dimension, by_dimension, is_exempt, is_exempt_group
+from broker.quota.work_budget import WorkBudget
 from sprocket.common.clock import Clock
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.quota import Quota
@@ -34,8 +35,9 @@ _WORDS: Final = {
 }  # fmt: skip
 # Attribute of a connection: its `_Caller`.
 _CALLER: Final = "quota_caller"
-# Max time for which a connection is not read because a quota is used up.
+# Max time for which a connection is not read because a quota is used up, and because of the work that it makes.
 _MAX_SLOW_S: Final = 1.0
+_MAX_WORK_SLOW_S: Final = 5.0
 
 
 class CallerChannel(Protocol):
@@ -84,6 +86,7 @@ class Quotas:
         self.table = table
         self._clock = clock
         self._own_account = own_account
+        self._work = WorkBudget(clock)
         self._number = 0  # of changes
         self._patterns = by_dimension({})
         self.has_callers = False  # whether any account or address has a quota
@@ -184,6 +187,15 @@ class Quotas:
                     bucket.tally.exceeded += count
                     self._slow(channel, bucket.wait_s())
 
+    def worked(self, channel: FramesChannel, seconds: float) -> None:
+        """Charge who sends on a connection with work on the loop, if there are quotas; too much is read more slowly."""
+        if not self.table.by_name:
+            return
+        account = channel.attributes.get(PROVEN_ACCOUNT)
+        slow_s = self._work.spend(f"address {channel.peer[0]}" if account is None else f"account {account}", seconds)
+        if slow_s > 0:
+            self._slow(channel, slow_s, _MAX_WORK_SLOW_S)
+
     def exceeded(self, bucket: Bucket, request: Request[Any], count: int = 1) -> None:
         """Count a request that a quota refuses or delays, write a line, and read its connection more slowly."""
         bucket.tally.exceeded += count
@@ -194,10 +206,10 @@ class Quotas:
         )
         self._slow(request.channel, bucket.slow_s())
 
-    def _slow(self, channel: FramesChannel, seconds: float) -> None:
+    def _slow(self, channel: FramesChannel, seconds: float, max_s: float = _MAX_SLOW_S) -> None:
         account = channel.attributes.get(PROVEN_ACCOUNT)
         if account is None or account != self._own_account:
-            channel.read_after(min(seconds, _MAX_SLOW_S))
+            channel.read_after(min(seconds, max_s))
 
     # The buckets
 

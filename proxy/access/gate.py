@@ -22,6 +22,7 @@ from acl.failed_attempts import FailedAttempts
 from acl.gate_settings import GateSettings
 from acl.remote_addresses import parts_of
 from acl.tokens.token_text import is_token
+from acl.tokens.verified_token import Bearer
 from proxy.access.needs import needs
 from proxy.server.call import Call
 from proxy.status import Refusal
@@ -77,6 +78,13 @@ class GrpcGate:
         except Refusal as refused:
             self._refused(call, name, f"{request_name}: {refused.message}")
             raise
+
+    def bind(self, call: Call, bearer: Bearer) -> None:
+        """Let what serves a call end with the token of who calls, if one proves who it is.  Raises Refusal."""
+        name, _ = signed_by(call.metadata)
+        token = self._who(name).token
+        if token is not None:
+            token.bearers.add(bearer)
 
     def permit(self, call: Call, request: Any) -> None:
         """Raise Refusal unless the user who signed may do what `request` asks for."""

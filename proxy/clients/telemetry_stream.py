@@ -22,7 +22,9 @@ MAX_WAITING: Final = 64
 class TelemetryStream:
     """Stream to the client `client_id`; `write` writes one command, `close` ends the call and is called once."""
 
-    __slots__ = ("_close", "_has_ended", "_timeout_s", "_waiting", "_write", "_writing", "client_id", "is_closed")
+    __slots__ = (
+        "__weakref__", "_close", "_has_ended", "_timeout_s", "_waiting", "_write", "_writing", "client_id", "is_closed",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class Methods:
 
 
 class Admission(Protocol):
-    """Rules for who may call.  Both methods raise Refusal."""
+    """Rules for who may call.  `prove` and `permit` raise Refusal."""
 
     def prove(self, call: Call, request_name: str) -> None:
         """Check who calls, by the metadata alone."""
@@ -68,6 +68,10 @@ class Admission(Protocol):
 
     def permit(self, call: Call, request: Any) -> None:
         """Check whether who calls, as `prove` found, may do what `request` asks for."""
+        ...
+
+    def bind(self, call: Call, stream: TelemetryStream) -> None:
+        """Let a stream end with the token of who calls, if that proved who it is."""
         ...
 
 
@@ -189,6 +193,7 @@ class Dispatcher:
         # The task of the call alone: one more that waits for its end would cost an idle client 2 KiB.
         stream = TelemetryStream(call.client_id, write, serving.cancel, self._limits.write_s)
         try:
+            self._admission.bind(call, stream)
             await self._read_telemetry(call, exchange, stream)
         except asyncio.CancelledError:
             # The client may have cancelled the call, too.

@@ -26,7 +26,7 @@ from sprocket.remoting.flow.long_answers import ENDED, LongAnswers
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.slow_reads import SlowReads
-from sprocket.remoting.flow.turn import Turn
+from sprocket.remoting.flow.turn import SLOW_PART, Turn
 from sprocket.remoting.frames import encode_response
 from sprocket.remoting.framing import Frame, FrameDecoder, Frames
 from sprocket.remoting.outgoing import Outgoing
@@ -200,7 +200,7 @@ class RemotingChannel(Outgoing):
 
     def _read_on(self) -> None:
         if self._is_waiting and not self._slow and not self._long.is_full:
-            self._turn.share(self._go_on)
+            self._turn.share(self._go_on, is_slow=self._slow.was_on)
         is_held = self._held is not None or self._is_waiting or bool(self._slow)
         if self._transport is not None and self.stalled_at is None and not self.is_closed and not is_held:
             self._transport.resume_reading()
@@ -259,12 +259,16 @@ class RemotingChannel(Outgoing):
         if self._backlog:
             frames = [*self._backlog, *frames]
             self._backlog.clear()
-        # One frame needs no clock: nothing is left after it.
-        self._serve(frames, self._turn.now() + self._turn.slice_s if len(frames) > 1 else inf)
+        self._serve(frames, self._ends_at(frames))
+
+    def _ends_at(self, frames: Frames) -> float:
+        if len(frames) < 2:
+            return inf  # one frame needs no clock: nothing is left after it
+        return self._turn.now() + self._turn.slice_s * (SLOW_PART if self._slow.was_on else 1)
 
     def serve_rest(self, frames: Frames, index: int) -> None:
         """Serve the frames of a usual read from `index` on."""
-        self._serve(frames, self._turn.now() + self._turn.slice_s if len(frames) > 1 else inf, index)
+        self._serve(frames, self._ends_at(frames), index)
         self._end_if_wrong()
 
     def serving_failed(self, error: Exception) -> None:
@@ -356,7 +360,7 @@ class RemotingChannel(Outgoing):
         if self._transport is not None:
             self._transport.pause_reading()
         if not self._long.is_full:
-            self._turn.share(self._go_on)
+            self._turn.share(self._go_on, is_slow=self._slow.was_on)
 
     def _go_on(self, ends_at: float) -> bool:
         """Serve the backlog until monotonic `ends_at`; return whether some of it waits for another turn."""

@@ -34,7 +34,7 @@ _LENGTH: Final = struct.Struct(">i")
 _SHORT_LENGTH: Final = struct.Struct(">h")
 
 # Maximum operations of one read, so that other requests do not wait for long.
-_MAX_OPERATIONS: Final = 16_000
+_MAX_OPERATIONS: Final = 4_000
 # Records filtered together.
 _CHUNK_RECORDS: Final = 128
 # Maximum values with a cached verdict.

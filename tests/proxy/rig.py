@@ -44,6 +44,8 @@ class Anybody:
 
     def permit(self, call: Any, request: Any) -> None: ...
 
+    def bind(self, call: Any, stream: Any) -> None: ...
+
 
 class GrpcClient:
     """One client: `call` for methods with one answer, `stream` for those with a stream of them."""

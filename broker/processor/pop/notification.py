@@ -40,6 +40,8 @@ class NotificationService(Service):
         self._store = core.store
         self._topics = core.topics
         self._pop = pop
+        self._sql = core.filters.sql
+        self._quotas = core.quota_reads
         self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self._answer_held, wakes_each=True)
         pop.on_free.append(self.held.lock_released)
 
@@ -117,7 +119,8 @@ class NotificationService(Service):
         header = request.header
         if not (header.exp and header.exp_type and self._config.broker.use_message_filter_for_notification):
             return None
-        matches = pop_filter(header.exp, header.exp_type)
+        matches = pop_filter(self._sql, header.exp, header.exp_type)
+        self._quotas.planned(request.channel)
         if isinstance(matches, Refused):
             raise matches.error(request.channel.peer)
         return matches

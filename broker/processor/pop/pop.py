@@ -84,6 +84,7 @@ class PopProcessor:
         header, now_ms = request.header, self._clock.wall_ms()
         header.born_time = header.born_time or now_ms
         plan = self._planner.admit(header, now_ms)
+        self._quotas.planned(request.channel)
         if isinstance(plan, Refused):
             raise plan.error(request.channel.peer)
         buckets = self._quotas.of(plan.buckets, request.channel)

@@ -9,6 +9,8 @@ from sprocket.common.clock import Clock, SystemClock
 
 # Time in a turn for one read, and for all work together that earlier turns left over.
 SLICE_S: Final = 0.005
+# Part of that for a peer that sends more than it may, and for what is left of all such together.
+SLOW_PART: Final = 0.1
 
 
 class Turn:
@@ -18,7 +20,7 @@ class Turn:
     turns, in turns with the others.
     """
 
-    __slots__ = ("_began", "_is_scheduled", "_loop", "_works", "now", "slice_s")
+    __slots__ = ("_began", "_is_scheduled", "_loop", "_slow_works", "_works", "now", "slice_s")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock | None = None, slice_s: float = SLICE_S) -> None:
         self._loop = loop
@@ -27,6 +29,7 @@ class Turn:
         self.slice_s = slice_s
         self._began: float | None = None
         self._works: OrderedDict[Callable[[float], bool], None] = OrderedDict()
+        self._slow_works: OrderedDict[Callable[[float], bool], None] = OrderedDict()
         self._is_scheduled = False
 
     def waited_s(self, now: float) -> float:
@@ -40,26 +43,30 @@ class Turn:
     def _end(self) -> None:
         self._began = None
 
-    def share(self, work: Callable[[float], bool]) -> None:
+    def share(self, work: Callable[[float], bool], *, is_slow: bool = False) -> None:
         """Call `work` in the next turns, until it returns False: nothing is left.
 
-        It gets the monotonic time at which its slice ends.  All works of a turn share one slice.
+        It gets the monotonic time at which its slice ends.  All works of a turn share one slice; slow ones a tenth.
         """
-        self._works[work] = None
+        (self._slow_works if is_slow else self._works)[work] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._run)
 
     def _run(self) -> None:
-        works, ends_at = self._works, self.now() + self.slice_s
         try:
-            for _ in range(len(works)):
-                work, _ = works.popitem(last=False)
-                if work(ends_at):
-                    works[work] = None
-                if self.now() >= ends_at:
-                    break
+            self._run_some(self._works, self.slice_s)
+            self._run_some(self._slow_works, self.slice_s * SLOW_PART)
         finally:
-            self._is_scheduled = bool(works)
-            if works:
+            self._is_scheduled = bool(self._works or self._slow_works)
+            if self._is_scheduled:
                 self._loop.call_soon(self._run)
+
+    def _run_some(self, works: OrderedDict[Callable[[float], bool], None], slice_s: float) -> None:
+        ends_at = self.now() + slice_s
+        for _ in range(len(works)):
+            work, _ = works.popitem(last=False)
+            if work(ends_at):
+                works[work] = None
+            if self.now() >= ends_at:
+                break

@@ -50,8 +50,9 @@ class Port:
         self.allow("Role:readers", "Topic:Bills", "Group:G")
         files = key_files(folder, *map(key, ALGORITHMS))
         by_name = AuthSettings(authentication_enabled=True, authorization_enabled=True, **files, **settings)
-        self.tokens = tokens_of(by_name, self.clock, lambda: self.tables.revocations)
-        assert self.tokens is not None
+        tokens = tokens_of(by_name, self.clock, lambda: self.tables.revocations)
+        assert tokens is not None
+        self.tokens = tokens
         self.policy = AuthPolicy(by_name, self.tables, required, self.tokens)
         self.gate = Gate([self.policy], GateSettings(), self.clock, cluster="c")
         self.door = Doors(ROUTES, self.gate.stand_before)
@@ -113,6 +114,50 @@ async def test_a_token_ends_on_an_open_connection(tmp_path: Path, engine: Any) -
     assert port.send(text).remark == "the token of User:alice has expired; present a new one"
     assert not port.pull(text).served
     assert port.send(port.token(token_id="t2")).served
+
+
+async def test_an_idle_connection_ends_with_its_token(tmp_path: Path) -> None:
+    port = Port(tmp_path)
+    assert port.send(port.token(life_s=60)).served
+    port.clock.advance(50)
+    port.tokens.look()
+    assert not port.door.is_closed
+    port.clock.advance(20)
+    port.tokens.look()
+    assert port.door.is_closed
+
+
+async def test_a_connection_with_a_newer_token_outlives_the_older_one(tmp_path: Path) -> None:
+    port = Port(tmp_path)
+    assert port.send(port.token(life_s=60)).served and port.send(port.token(life_s=600, token_id="t2")).served
+    port.clock.advance(70)
+    port.tokens.look()
+    assert not port.door.is_closed
+    port.clock.advance(600)
+    port.tokens.look()
+    assert port.door.is_closed
+
+
+async def test_a_revocation_ends_idle_connections_of_its_tokens_alone(tmp_path: Path) -> None:
+    port = Port(tmp_path)
+    assert port.send(port.token()).served
+    port.tables.revoke(Revocation(token_id="another"), NOW_S)
+    port.tokens.look()
+    assert not port.door.is_closed
+    port.tables.revoke(Revocation(token_id="t1"), NOW_S)
+    port.tokens.look()
+    assert port.door.is_closed
+
+
+async def test_idle_connections_outlive_keys_that_still_hold_and_end_with_a_withdrawn_one(tmp_path: Path) -> None:
+    port = Port(tmp_path)
+    assert port.send(port.token()).served
+    key_files(tmp_path, *map(key, ALGORITHMS), key("ES256", "second"))
+    port.tokens.look()
+    assert not port.door.is_closed
+    key_files(tmp_path, key("ES256", "second"))
+    port.tokens.look()
+    assert port.door.is_closed
 
 
 @with_engines

@@ -77,7 +77,8 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
         QueueLocks(clock), ConsumerRegistry(clock, config.plan_version), ProducerRegistry(clock), filters,
         ConfirmWaits(messages, clock, timers.call_later), KnownIds(config, messages, clock, timers.call_later),
         MessageFlow(), namespaces, Namespaces(namespaces), quotas,
-        QuotaReads(quotas, clock, timers.call_later), schedules, positions, RemotingClient(), fail, OwnLog(messages),
+        QuotaReads(quotas, clock, timers.call_later, filters.sql), schedules, positions, RemotingClient(), fail,
+        OwnLog(messages),
         TieredReads(lambda: config.store, messages, clock, None),
     )  # fmt: skip
     topics.load()

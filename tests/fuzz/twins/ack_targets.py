@@ -12,6 +12,7 @@ from broker.ack import ack_frames, kernels
 from broker.client.clients import ConsumerRegistry
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
+from broker.filter.consumer_filters import ConsumerFilters
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
@@ -106,8 +107,9 @@ class Twin:
         revive = REVIVE_TOPIC_PREFIX + config.broker.broker_cluster_name
         topics.by_name[revive] = TopicConfig(revive, 8, 8)
         self.quotas = Quotas(QuotaTable(file, self.clock, config.plan_version), self.clock)
+        filters = ConsumerFilters(config, file, self.clock)
         core: Any = SimpleNamespace(
-            quotas=self.quotas, quota_reads=QuotaReads(self.quotas, self.clock, later),
+            quotas=self.quotas, quota_reads=QuotaReads(self.quotas, self.clock, later, filters.sql), filters=filters,
             config=config, clock=self.clock, store=self.store, topics=topics, role=Role(BrokerRole.ASYNC_MASTER),
             groups=SubscriptionGroups(config, file, self.clock),
             offsets=ConsumerOffsets(file, self.clock, config.plan_version),

@@ -115,11 +115,12 @@ class Twin:
         self.consumers, self.offsets = ConsumerRegistry(clock, version), ConsumerOffsets(file, clock, version)
         self.flow = MessageFlow()
         self.quotas = Quotas(QuotaTable(file, clock, version), clock)
+        filters = ConsumerFilters(self.config, file, clock)
+        later = lambda seconds, call: SimpleNamespace(cancel=lambda: None)  # noqa: E731
         with path_of(is_native):
             self.processor = PullProcessor(
                 self.config, self.store, self.topics, self.groups, self.consumers, self.offsets,
-                ConsumerFilters(self.config, file, clock), self.flow,
-                quotas=QuotaReads(self.quotas, clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None)),
+                filters, self.flow, quotas=QuotaReads(self.quotas, clock, later, filters.sql),
             )  # fmt: skip
             routes = self.processor.routes()
             assert all(route.frames is not None for route in routes)

@@ -48,7 +48,7 @@ def test_a_read_without_a_match_ends_at_maxfiltermessagesize(stores: Stores) -> 
 
 def test_the_costlier_the_fewer_records_of_one_read(stores: Stores) -> None:
     store = fill(stores, [b"x"] * 300)
-    costly = RecordFilter(lambda properties: False, operations=160)
+    costly = RecordFilter(lambda properties: False, operations=40)
     assert store.get("Orders", 0, 0, 32, BIG, costly).next_offset == 100
     assert RecordFilter(lambda properties: True, operations=10**9).max_records == 1
 
