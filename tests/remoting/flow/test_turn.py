@@ -294,3 +294,22 @@ async def test_work_that_fails_leaves_the_turn_to_others() -> None:
     await done
     await asyncio.sleep(0)
     assert len(calls) == 3
+
+
+async def test_slow_works_share_a_tenth_of_what_the_others_share_in_each_turn() -> None:
+    clock = ManualClock()
+    turn, served = Turn(asyncio.get_running_loop(), clock), {"usual": 0, "slow": 0}
+
+    def work(name: str, ends_at: float) -> bool:
+        while clock.monotonic() < ends_at:
+            clock.advance(SLICE_S / 100)
+            served[name] += 1
+        return True
+
+    turn.share(lambda ends_at: work("usual", ends_at))
+    for _ in range(3):
+        turn.share(lambda ends_at: work("slow", ends_at), is_slow=True)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert served["slow"] > 0
+    assert 8 <= served["usual"] / served["slow"] <= 12
