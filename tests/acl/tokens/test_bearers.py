@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +21,8 @@ from acl.gate import PROVEN_ACCOUNT, Gate
 from acl.gate_settings import GateSettings
 from acl.tokens.revocations import Revocation
 from acl.tokens.tokens import tokens_of
+from proxy.access.gate import GrpcGate
+from proxy.clients.telemetry_stream import TelemetryStream
 from sprocket.engine.choice import native
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo
 from sprocket.remoting.codes import RequestCode
@@ -282,3 +285,19 @@ async def test_a_user_of_a_namespace_ends_transactions_as_with_a_password(
     else:
         with pytest.raises(AuthRefused):
             port.policy.check(asked)
+
+
+async def test_a_telemetry_stream_ends_with_its_token(tmp_path: Path) -> None:
+    port, closed = Port(tmp_path), list[bool]()
+    gate = GrpcGate(port.policy, GateSettings(), port.tables, port.clock, "c")
+    call: Any = SimpleNamespace(metadata={"authorization": f"Bearer {port.token(life_s=60)}"}, peer=("10.0.0.1", 1))
+
+    async def write(command: object) -> None: ...
+
+    stream = TelemetryStream("client", write, lambda: closed.append(True), 1)
+    gate.bind(call, stream)
+    port.tokens.look()
+    assert not closed
+    port.clock.advance(70)
+    port.tokens.look()
+    assert closed == [True]
