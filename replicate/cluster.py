@@ -1,5 +1,6 @@
 """Connection to one cluster: its brokers, its topics, and its table of `records`."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Self
@@ -17,6 +18,7 @@ from sprocket.remoting.bodies.topic import TopicConfig
 
 logger = logging.getLogger(__name__)
 
+_TABLE_LIMIT_S = 20.0
 # Attributes of a topic that its copy has, too.
 _ATTRIBUTES = ("message.type", "cleanup.policy", "queue.type", "lite.topic.expiration")
 
@@ -61,12 +63,16 @@ class Cluster:
         return {} if self._table is None else self._table
 
     async def open_table(self, *, create: bool) -> bool:
-        """Read the table; return False if there is none.  With `create` make it.  Raises ClientError."""
+        """Read the table; return False if there is none.  With `create` make it.
+
+        Raises ClientError, and TimeoutError if brokers do not answer.
+        """
         if self._table is not None:
             return True
         table = self._connection.table(TOPIC, Record)
         try:
-            await table.start()
+            async with asyncio.timeout(_TABLE_LIMIT_S):
+                await table.start()
         except TopicNotFound:
             if create:
                 # Its route is known a moment later: then the caller tries again.

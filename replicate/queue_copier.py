@@ -51,7 +51,7 @@ class SourceEnd(Protocol):
         ...
 
     async def messages(self) -> Sequence[ReceivedMessage]:
-        """Return what was read and not dropped, in order; wait until there is something."""
+        """Return what was read and not dropped, in order; wait a while for something."""
         ...
 
     def drop(self, count: int, /) -> None:
@@ -157,9 +157,11 @@ class QueueCopier:
 
     async def _step(self) -> None:
         session = await self._target.session()
-        if not self.position.holds(session, self._clock.monotonic()):
+        if not self.position.is_of(session):
             await self._locate(session)
         messages = await self._source.messages()
+        if not messages:
+            return  # look whether the target's master is the same, which may have lost copies
         is_single = messages[0].queue_offset < self._single_until
         part = portion(
             messages, self.queue, self._rules.target, self.position.epoch, forwards=self._rules.forwards,

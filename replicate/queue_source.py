@@ -25,6 +25,7 @@ from sprocket.remoting.headers.offset import (
 
 # Brokers keep no offsets of this group: it commits nothing.
 GROUP: Final = "sprocket-replication"
+_IDLE_S: Final = 2.0
 
 
 class OffsetGone(ClientError):
@@ -92,12 +93,17 @@ class QueueSource:
         self._arrived.set()
 
     async def messages(self) -> Sequence[ReceivedMessage]:
-        """Return what was read; raise OffsetGone when the broker has not the offset any more."""
-        while self._reader is not None and not self._reader.read:
-            if self._reader.is_dropped:
-                raise OffsetGone(f"{self._queue.topic}: the source has no message at {self._reader.next_offset}")
-            await self._arrived.wait()
-        return () if self._reader is None else list(self._reader.read)
+        """Return what was read, nothing after `_IDLE_S` without a message.
+
+        Raises OffsetGone when the broker has not the offset any more.
+        """
+        reader = self._reader
+        if reader is None or reader.read:
+            return () if reader is None else reader.read
+        if reader.is_dropped:
+            raise OffsetGone(f"{self._queue.topic}: the source has no message at {reader.next_offset}")
+        await self._arrived.wait(_IDLE_S)
+        return reader.read
 
     def drop(self, count: int) -> None:
         """Forget the first messages."""

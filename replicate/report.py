@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from replicate.cluster import Cluster
-from replicate.config import Config, LinkConfig
+from replicate.config import LinkConfig
 from replicate.group_offsets import GroupOffsets
 from replicate.protocol.position import Checkpoint
-from replicate.protocol.steps import Facts, Pair, newest
-from replicate.records import pair_key, queue_of
+from replicate.records import queue_of
 from sprocket.client.connection.wakeup import pause
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
@@ -138,26 +137,6 @@ async def _groups(config: LinkConfig, source: Cluster, target: Cluster) -> list[
         )
         for one in await offsets.all_translated()
     ]
-
-
-def pair_of(clusters: Mapping[str, Cluster], config: Config) -> Pair | None:
-    """Return the state of the pair of a configuration of two clusters; before the first step, that of peace."""
-    if len(config.clusters) != 2 or not config.home:
-        return None
-    one, other = config.clusters
-    records = (cluster.records.get(pair_key(one, other)) for cluster in clusters.values())
-    found = newest(*(None if record is None else record.pair for record in records))
-    return found or Pair(config.home, config.home)
-
-
-def facts_of(forward: LinkReport | None, back: LinkReport | None) -> Facts:
-    """Return the facts for a step: `forward` is the link from the active side."""
-    return Facts(
-        old_is_reached=back.source_answers if back is not None else forward is not None and forward.source_answers,
-        missing_forward=forward.lag if forward is not None and forward.source_answers else None,
-        missing_back=back.lag if back is not None and back.source_answers else None,
-        source_moves=forward is not None and forward.moves,
-    )
 
 
 def as_json(report: LinkReport) -> dict[str, Any]:

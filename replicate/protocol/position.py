@@ -56,6 +56,10 @@ class Position:
         self._session: object | None = None
         self._known_s = 0.0
 
+    def is_of(self, session: object) -> bool:
+        """Return whether the position was found on this connection to the target."""
+        return self._session is session
+
     def holds(self, session: object, now_s: float) -> bool:
         """Return whether the position is still known, on this connection to the target."""
         return self._session is session and now_s - self._known_s < HOLDS_S

@@ -14,6 +14,7 @@ from sprocket_cli.columns import fitted
 if TYPE_CHECKING:
     from replicate.cluster import Cluster
     from replicate.config import Config
+    from replicate.failover import FailoverSteps, StepReport
     from replicate.report import LinkReport
 
 T = TypeVar("T")
@@ -97,6 +98,65 @@ def _show(report: "LinkReport") -> None:
     ]  # fmt: skip
     for line in fitted(_HEAD, rows):
         click.echo(line)
+
+
+@replicate.command()
+@_config_option
+@click.option("--to", required=True, metavar="CLUSTER", help="Cluster where applications work from now on.")
+@click.option("--source-lost", is_flag=True, help="The other cluster is gone: accept that messages may be missing.")
+@json_option
+def failover(path: Path, to: str, source_lost: bool, as_json: bool) -> None:
+    """Make the other cluster of a pair active.
+
+    Without --source-lost it is a planned move: stop the producers first, and nothing may be missing.  Exit status 1 if
+    the step is refused; the report says why and what to do.
+    """
+    _step(path, lambda steps: steps.fail_over(to, source_is_lost=source_lost), as_json)
+
+
+@replicate.command()
+@_config_option
+@click.option("--finish", is_flag=True, help="Make the old cluster active again, when it lacks nothing.")
+@json_option
+def failback(path: Path, finish: bool, as_json: bool) -> None:
+    """Bring the old cluster back after a failover: first without --finish, then with it."""
+    _step(path, lambda steps: steps.finish_return() if finish else steps.begin_return(), as_json)
+
+
+@replicate.command()
+@_config_option
+@click.option("--source-lost", is_flag=True, help="Rehearse the failover from a cluster that is gone.")
+@json_option
+def rehearse(path: Path, source_lost: bool, as_json: bool) -> None:
+    """Report what the next step would do, and what each side lacks of the other; change nothing."""
+    _step(path, lambda steps: steps.next_step(source_is_lost=source_lost), as_json)
+
+
+def _step(path: Path, take: "Callable[[FailoverSteps], Awaitable[StepReport]]", as_json: bool) -> None:
+    from replicate.protocol.steps import StepRefused
+
+    async def work(config: "Config", clusters: "dict[str, Cluster]") -> "StepReport":
+        from replicate.failover import FailoverSteps
+        from sprocket.common.clock import SystemClock
+
+        try:
+            return await take(FailoverSteps(config, clusters, SystemClock()))
+        except StepRefused as refused:
+            raise WrongUsage(str(refused)) from None
+
+    report = _with_clusters(path, work)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        for link in report.links:
+            _show(link)
+            for group in link.groups:
+                places = f"{group.topic}/{group.broker}/{group.queue}"
+                click.echo(f"  group {group.group} {places}: {group.source_offset} is {group.target_offset} there")
+        after = report.after
+        click.echo(f"refused: {report.refused}" if after is None else f"active: {after.active} ({after.phase})")
+    if report.after is None:
+        raise SystemExit(1)
 
 
 def _loaded(path: Path) -> "Config":

@@ -1,0 +1,183 @@
+"""Steps of a failover, on real clusters: what they look at, what they write, and what they report.
+
+The rules are in `protocol/steps.py`.  The state goes to every cluster of the pair that answers.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from replicate.cluster import Cluster
+from replicate.config import Config, LinkConfig
+from replicate.group_offsets import GroupOffsets
+from replicate.protocol.steps import (
+    Facts,
+    Pair,
+    Phase,
+    StepRefused,
+    begin_return,
+    fail_over,
+    finish_return,
+    newest,
+)
+from replicate.records import Record, pair_key
+from replicate.report import LinkReport, as_json, link_report
+from sprocket.client.connection.wakeup import pause
+from sprocket.common.clock import Clock
+from sprocket.common.errors import ClientError, SprocketError
+
+logger = logging.getLogger(__name__)
+
+# Time between two looks at a source that should get no messages.
+_SETTLE_S: Final = 2.0
+
+
+class StepReport(msgspec.Struct):
+    """Outcome of a step: the state after it, or why it was refused; and what each side lacks of the other."""
+
+    before: Pair
+    after: Pair | None
+    refused: str
+    links: list[LinkReport]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return {
+            "before": msgspec.to_builtins(self.before),
+            "after": msgspec.to_builtins(self.after),
+            "refused": self.refused,
+            "links": [as_json(link) for link in self.links],
+        }
+
+
+class FailoverSteps:
+    """Steps of the pair of `config`; its clusters are started."""
+
+    def __init__(self, config: Config, clusters: dict[str, Cluster], clock: Clock, settle_s: float = _SETTLE_S) -> None:
+        """Raises StepRefused if the configuration is not that of a pair."""
+        if len(config.clusters) != 2 or not config.home:
+            raise StepRefused("a failover needs a configuration of two clusters with `home`; write one for this pair")
+        self._config = config
+        self._clusters = clusters
+        self._clock = clock
+        self._settle_s = settle_s
+        self._key = pair_key(*config.clusters)
+        self._answering: list[Cluster] = []
+
+    async def open(self) -> Pair:
+        """Read the state of the pair from the clusters that answer.  Raises ClientError if none does."""
+        for cluster in self._clusters.values():
+            if await _opened(cluster):
+                self._answering.append(cluster)
+        if not self._answering:
+            raise ClientError("neither cluster answers; look at the name servers of the configuration")
+        records = [cluster.records.get(self._key) for cluster in self._answering]
+        found = newest(*(None if record is None else record.pair for record in records))
+        return found or Pair(self._config.home, self._config.home)
+
+    async def fail_over(self, to: str, *, source_is_lost: bool, dry_run: bool = False) -> StepReport:
+        """Make `to` active.  Raises ClientError."""
+        pair = await self.open()
+        if to not in self._clusters:
+            raise StepRefused(f"{to!r} is no cluster of the configuration; use one of {sorted(self._clusters)}")
+        forward, back = await self._reports(pair.active, self._other(pair.active))
+        facts = Facts(_answers(forward), _lag(forward), _lag(back), forward is not None and forward.moves)
+        step = lambda at_ms: fail_over(pair, to, facts, source_is_lost=source_is_lost, at_ms=at_ms)  # noqa: E731
+        return await self._take(pair, step, [forward, back], dry_run)
+
+    async def begin_return(self, *, dry_run: bool = False) -> StepReport:
+        """Let the old side catch up.  Raises ClientError."""
+        pair = await self.open()
+        forward, back = await self._reports(pair.active, pair.home)
+        facts = Facts(_answers(back), _lag(forward), _lag(back))
+        return await self._take(
+            pair, lambda at_ms: begin_return(pair, facts, at_ms=at_ms), [forward, back], dry_run
+        )  # fmt: skip
+
+    async def finish_return(self, *, dry_run: bool = False) -> StepReport:
+        """Make the old side active again.  Raises ClientError."""
+        pair = await self.open()
+        forward, back = await self._reports(pair.active, pair.home)
+        facts = Facts(_answers(back), _lag(forward), _lag(back), forward is not None and forward.moves)
+        return await self._take(
+            pair, lambda at_ms: finish_return(pair, facts, at_ms=at_ms), [forward, back], dry_run
+        )  # fmt: skip
+
+    async def next_step(self, *, source_is_lost: bool) -> StepReport:
+        """Rehearse the step that comes next; nothing is written.  Raises ClientError."""
+        pair = await self.open()
+        if pair.phase is Phase.STEADY:
+            return await self.fail_over(self._other(pair.active), source_is_lost=source_is_lost, dry_run=True)
+        if pair.phase is Phase.FAILED_OVER:
+            return await self.begin_return(dry_run=True)
+        return await self.finish_return(dry_run=True)
+
+    def _other(self, name: str) -> str:
+        return next(each for each in self._clusters if each != name)
+
+    async def _reports(self, active: str, other: str) -> tuple[LinkReport | None, LinkReport | None]:
+        """Return the reports of the links from the active side and back; None if a target does not answer."""
+        return await self._report(active, other), await self._report(other, active)
+
+    async def _report(self, source: str, target: str) -> LinkReport | None:
+        link = self._config.link(source, target)
+        if link is None or self._clusters[target] not in self._answering:
+            return None
+        return await link_report(link, self._clusters, self._clock, with_groups=True, settle_s=self._settle_s)
+
+    async def _take(
+        self, pair: Pair, step: Callable[[int], Pair], reports: list[LinkReport | None], dry_run: bool
+    ) -> StepReport:
+        links = [report for report in reports if report is not None]
+        try:
+            after = step(self._clock.wall_ms())
+        except StepRefused as refused:
+            return StepReport(pair, None, str(refused), links)
+        if not dry_run:
+            await self._write_offsets(pair, after)
+            for cluster in self._answering:
+                await self._put(cluster, after)
+            logger.info("event=pair_changed active=%s phase=%s epoch=%d", after.active, after.phase, after.epoch)
+        return StepReport(pair, after, "", links)
+
+    async def _write_offsets(self, before: Pair, after: Pair) -> None:
+        """Write the last offsets of the side that was active, if it answers."""
+        link: LinkConfig | None = self._config.link(before.active, after.active)
+        source = self._clusters[before.active]
+        if link is not None and source in self._answering:
+            try:
+                await GroupOffsets(link, source, self._clusters[after.active], {}, lambda queue: None).write()
+            except SprocketError as error:
+                logger.warning("event=offsets_not_written reason=%r", str(error))
+
+    async def _put(self, cluster: Cluster, pair: Pair) -> None:
+        try:
+            await cluster.put(self._key, Record(pair=pair))
+        except (SprocketError, TimeoutError) as error:
+            logger.warning("event=pair_not_written cluster=%s reason=%r", cluster.name, str(error))
+            if cluster.name == pair.active:
+                raise ClientError(f"the new state is not in {cluster.name}: {error}; take the step again") from None
+
+
+async def _opened(cluster: Cluster) -> bool:
+    """Return whether a cluster answers; its table is open then."""
+    for _ in range(10):
+        try:
+            if await cluster.open_table(create=True):
+                return True
+        except TimeoutError:
+            return False
+        except SprocketError as error:
+            logger.info("event=cluster_not_opened cluster=%s reason=%r", cluster.name, str(error))
+        await pause(0.3)
+    return False
+
+
+def _answers(report: LinkReport | None) -> bool:
+    return report is not None and report.source_answers
+
+
+def _lag(report: LinkReport | None) -> int | None:
+    return report.lag if report is not None and report.source_answers else None

@@ -1,0 +1,44 @@
+"""Marks of copies."""
+
+import pytest
+
+from replicate.protocol.marks import MARK, Mark, check_of, is_wanted, mark_in
+from sprocket.remoting.message.properties import UNIQ_KEY, encode
+
+_MARK = Mark(("tokyo", "paris"), check_of("Orders", "ID1"), "broker;a", 3, 12)
+
+
+def _properties(mark: str, key: str = "ID1") -> bytes:
+    return encode({UNIQ_KEY: key, MARK: mark}).encode()
+
+
+def test_a_mark_is_read_as_it_was_written() -> None:
+    assert mark_in("Orders", _properties(_MARK.encode())) == _MARK
+
+
+def test_a_message_that_was_sent_again_with_all_its_properties_is_no_copy() -> None:
+    assert mark_in("Orders", _properties(_MARK.encode(), "ID2")) is None
+    assert mark_in("Invoices", _properties(_MARK.encode())) is None
+
+
+@pytest.mark.parametrize("text", ["", "a", "a;b;c;d", "a;x;-1;0;b", "a,b c;x;1;0;b", ",".join("a" * 17) + ";x;1;0;b"])
+def test_other_texts_are_no_marks(text: str) -> None:
+    assert mark_in("Orders", _properties(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "target", "forwards", "wanted"),
+    [
+        ((), "a", "b", False, True),
+        (("a",), "b", "a", True, False),
+        (("a",), "b", "c", True, True),
+        (("a",), "b", "c", False, False),
+        (("a", "b"), "c", "a", True, False),
+        (("a", "b", "c"), "a", "d", True, False),
+    ],
+)
+def test_no_message_goes_where_it_has_been(
+    path: tuple[str, ...], source: str, target: str, forwards: bool, wanted: bool
+) -> None:
+    mark = Mark(path, "", "b", 0, 0) if path else None
+    assert is_wanted(mark, source, target, forwards=forwards) is wanted

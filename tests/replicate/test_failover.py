@@ -1,0 +1,101 @@
+"""A failover and the way back, as the operator types it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+import sprocket
+from replicate.config import Config
+from sprocket import Message
+from sprocket.testing import Broker
+from sprocket_cli.main import main
+from tests.replicate.clusters import replicating, until
+
+
+def _file(path: Path, one: Broker, other: Broker) -> Path:
+    links = "".join(
+        f'[[links]]\nsource = "{source}"\ntarget = "{target}"\ncheckpoint-s = 0.2\noffsets-s = 0.2\n'
+        for source, target in (("east", "west"), ("west", "east"))
+    )
+    clusters = f'[clusters.east]\nnamesrv = "{one.namesrv}"\n[clusters.west]\nnamesrv = "{other.namesrv}"\n'
+    path.write_text('home = "east"\n' + clusters + links)
+    return path
+
+
+async def _type(path: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    command = ["replicate", words[0], "--config", str(path), *words[1:], "--json"]
+    done = await asyncio.to_thread(CliRunner().invoke, main, command)
+    assert done.stdout, done.stderr
+    return done.exit_code, json.loads(done.stdout)
+
+
+async def _send(broker: Broker, body: bytes) -> None:
+    async with sprocket.connect(broker.namesrv) as mq:
+        await mq.producer().send(Message("Orders", body))
+
+
+async def _read(broker: Broker, group: str, last: bytes) -> list[bytes]:
+    found = []
+    async with sprocket.connect(broker.namesrv) as mq, asyncio.timeout(30):
+        async for message in mq.consumer(group, "Orders", consume_from=sprocket.ConsumeFrom.FIRST):
+            await message.ack()
+            found.append(message.body)
+            if message.body == last:
+                break
+    return found
+
+
+async def test_a_lost_cluster_is_replaced_and_comes_back(tmp_path: Path) -> None:
+    from replicate.config import load_config
+
+    with Broker(tmp_path / "east") as east, Broker(tmp_path / "west") as west:
+        path = _file(tmp_path / "pair.toml", east, west)
+        config: Config = load_config(path)
+        east.create_topic("Orders", 1)
+        for number in range(10):
+            await _send(east, b"east %d" % number)
+        async with replicating(config) as replication:
+            forward = replication.links[0].copiers
+            await until(lambda: sum(copier.copied for copier in forward.values()) >= 10)
+            assert await _read(east, "workers", b"east 4") == [b"east %d" % number for number in range(5)]
+            async with sprocket.connect(west.namesrv) as mq:
+                while not await _has_offset(mq, 5):
+                    await asyncio.sleep(0.05)
+
+            status, report = await _type(path, "failover", "--to", "west", "--source-lost")
+            assert status == 1 and "not lost" in report["refused"]
+            status, report = await _type(path, "failback")
+            assert status == 1 and "nothing to fail back" in report["refused"]
+            status, report = await _type(path, "rehearse")
+            assert status == 0 and report["after"]["active"] == "west"
+            assert [group["targetOffset"] for group in report["links"][0]["groups"] if group["topic"] == "Orders"] == [
+                5
+            ]
+            status, report = await _type(path, "failover", "--to", "west")
+            assert status == 0 and report["after"]["phase"] == "failed-over"
+
+            await until(lambda: not replication.links[0].is_copying())
+            await _send(east, b"late")  # a producer that did not hear of it
+            assert await _read(west, "workers", b"east 9") == [b"east %d" % number for number in range(5, 10)]
+            await _send(west, b"west 0")
+            status, report = await _type(path, "failback", "--finish")
+            assert status == 1 and "not returning yet" in report["refused"]
+            assert (await _type(path, "failback"))[0] == 0
+            await until(lambda: sum(copier.copied for copier in forward.values()) >= 11)
+            await _read(west, "workers", b"late")
+            async with asyncio.timeout(60):
+                while (await _type(path, "failback", "--finish"))[0]:
+                    await asyncio.sleep(0.2)
+            await _send(east, b"home")
+            assert (await _read(east, "workers", b"home")) == [b"home"]
+
+
+async def _has_offset(mq: sprocket.Connection, offset: int) -> bool:
+    try:
+        stats = await mq.admin.consume_stats("workers", "Orders")
+    except sprocket.ClientError:
+        return False
+    return any(each.consumer_offset == offset for each in stats.offset_table.values())

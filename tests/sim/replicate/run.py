@@ -1,0 +1,182 @@
+"""One seed: clusters with producers, replicators that die or exist twice, brokers that restart; then the check.
+
+Checked is that each message is in each cluster exactly once, that the order of each queue of origin is kept, and that
+no translated offset skips a message.  In the shape "lossy" the target forgets the end of its log at restarts.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from random import Random
+
+from replicate.protocol.copies import SourceQueue
+from replicate.protocol.marks import mark_in
+from replicate.protocol.position import Checkpoint
+from replicate.queue_copier import CopyRules, QueueCopier
+from tests.clock import ManualClock
+from tests.sim.replicate.sim_cluster import BROKER, TOPIC, SimCluster, SimSource, SimTarget, turns
+
+QUEUES = 2
+SHAPES = {
+    "pair": (("a", "b"), (("a", "b"), ("b", "a"))),
+    "ring": (("a", "b", "c"), (("a", "b"), ("b", "c"), ("c", "a"))),
+    "lossy": (("a", "b"), (("a", "b"),)),
+}
+
+
+@dataclass
+class Outcome:
+    """What one seed showed."""
+
+    seed: int
+    shape: str
+    problems: list[str] = field(default_factory=list)
+    faults: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, int] = field(default_factory=dict)
+    messages: int = 0
+
+    def report(self) -> str:
+        """What failed, and how to see it again."""
+        again = f"python -m tests.sim.replicate.soak --first {self.seed} --seeds 1 --shape {self.shape}"
+        return "\n".join([*self.problems[:10], f"faults: {self.faults}", again])
+
+
+class Run:
+    """One seed while it runs."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.random = Random(outcome.seed)
+        self.clock = ManualClock()
+        names, self.links = SHAPES[outcome.shape]
+        self.clusters = {name: SimCluster(name, QUEUES, self.random) for name in names}
+        self.saved: dict[tuple[str, str, int], Checkpoint] = {}
+        self.tasks: set[asyncio.Task[object]] = set()
+        self.copiers: dict[asyncio.Task[object], tuple[tuple[str, str, int], QueueCopier]] = {}
+
+    def spawn(self, work: Coroutine[object, object, object]) -> "asyncio.Task[object]":
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def begin(self, link: tuple[str, str, int]) -> None:
+        """Start one more copier of a queue, from the checkpoint that was saved last."""
+        source, target, queue_id = link
+        rules = CopyRules(
+            target=target, forwards=True, batch_bytes=self.random.choice((400, 3000)), skips_refused=False,
+            admit=self._admit, pause=self._pause, is_open=lambda: True, refused=self._refused,
+        )  # fmt: skip
+        checkpoint = self.saved.setdefault(link, Checkpoint(BROKER, queue_id, 0, 0))
+        target_end = SimTarget(self.clusters[target], queue_id, self.spawn, self.outcome.faults)
+        copier = QueueCopier(
+            SourceQueue(source, TOPIC, BROKER, queue_id), SimSource(self.clusters[source], queue_id), target_end,
+            checkpoint, rules, self.clock,
+        )  # fmt: skip
+        self.copiers[self.spawn(copier.run())] = link, copier
+
+    async def _admit(self, size_bytes: int) -> None:
+        await turns(self.random, 2)
+
+    async def _pause(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await turns(self.random, 5)
+
+    async def _refused(self, *ignored: object) -> None:
+        raise AssertionError("nothing is refused here")
+
+    def all_links(self) -> list[tuple[str, str, int]]:
+        return [(source, target, number) for source, target in self.links for number in range(QUEUES)]
+
+    def fault(self) -> None:
+        """Do one thing that happens."""
+        kind = self.random.choice(("kill", "twin", "restart", "save", "save", "time"))
+        if kind == "kill" and self.copiers:
+            task = self.random.choice(list(self.copiers))
+            link, _ = self.copiers.pop(task)
+            task.cancel()
+            if all(other != link for other, _ in self.copiers.values()):
+                self.begin(link)
+        elif kind == "twin" and len(self.copiers) < 2 * len(self.all_links()):
+            self.begin(self.random.choice(self.all_links()))
+        elif kind == "restart":
+            cluster = self.clusters[self.random.choice(list(self.clusters))]
+            is_last = self.outcome.shape == "lossy" and cluster.name == "b"
+            cluster.crash(self.random.randint(0, 5) if is_last else 0)
+        elif kind == "save":
+            for link, copier in self.copiers.values():
+                if self.random.random() < 0.5:
+                    self.saved[link] = copier.checkpoint
+            self.check_offsets()
+        elif kind == "time":
+            self.clock.advance(self.random.choice((1.0, 40.0)))
+        self.outcome.faults[kind] = self.outcome.faults.get(kind, 0) + 1
+
+    async def play(self) -> None:
+        """Send and break for a while; then let one copier of each queue finish, and check."""
+        for link in self.all_links():
+            self.begin(link)
+        senders = ["a"] if self.outcome.shape == "lossy" else list(self.clusters)
+        for number in range(self.random.randint(20, 120)):
+            name, queue_id = self.random.choice(senders), self.random.randrange(QUEUES)
+            self.clusters[name].produce(queue_id, f"{name}-{queue_id}-{number:05}")
+            self.outcome.messages += 1
+            await turns(self.random, 20)
+            if self.random.random() < 0.2:
+                self.fault()
+        await self.settle()
+        self.check()
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def settle(self) -> None:
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+            if all(len(cluster.queues[number]) >= self.sent(number) for cluster in self.clusters.values()
+                   for number in range(QUEUES)):  # fmt: skip
+                break
+        await turns(self.random, 600)
+
+    def sent(self, queue_id: int) -> int:
+        return len(self.originals(queue_id))
+
+    def originals(self, queue_id: int) -> list[str]:
+        """The ids of all messages that applications sent to a queue of any cluster."""
+        return [
+            key for cluster in self.clusters.values() for key in cluster.keys(queue_id) if key.startswith(cluster.name)
+        ]
+
+    def check(self) -> None:
+        for cluster in self.clusters.values():
+            for number in range(QUEUES):
+                keys = cluster.keys(number)
+                wanted = self.originals(number)
+                if sorted(keys) != sorted(wanted):
+                    doubled = sorted({key for key in keys if keys.count(key) > 1})
+                    lost = sorted(set(wanted) - set(keys))
+                    self.outcome.problems.append(f"{cluster.name}/{number}: lost {lost[:5]}, doubled {doubled[:5]}")
+                for origin in self.clusters:
+                    own = [key for key in keys if key.startswith(origin)]
+                    if own != sorted(own):
+                        self.outcome.problems.append(f"{cluster.name}/{number}: messages of {origin} out of order")
+        self.check_offsets()
+
+    def check_offsets(self) -> None:
+        """No copy of a message from an offset on lies before the translated offset."""
+        for (source, target, number), copier in self.copiers.values():
+            log = self.clusters[target].queues[number]
+            found = [(place, mark_in(TOPIC, properties)) for place, properties in enumerate(log)]
+            places = {mark.offset: place for place, mark in found if mark is not None and mark.source == source}
+            for offset in range(0, copier.position.next_offset + 1, 3):
+                translated = copier.position.map.translate(offset)
+                skipped = [each for each, place in places.items() if each >= offset and place < translated]
+                if skipped and self.outcome.shape != "lossy":
+                    self.outcome.problems.append(f"{source}>{target}/{number}: {offset} skips {skipped[:5]}")
+
+
+def play(seed: int, shape: str | None = None) -> Outcome:
+    """Run one seed; without a shape, in one of them."""
+    outcome = Outcome(seed, shape or tuple(SHAPES)[seed % len(SHAPES)])
+    asyncio.run(Run(outcome).play())
+    return outcome
