@@ -107,6 +107,7 @@ _FILES: Final = {
     "tests/benchmarks/test_tenants.py": _FULL_PROCESSES,
     "tests/client/deduplication/test_kills.py": _FULL_PROCESSES,
     "tests/contrib/test_celery.py": _FULL_PROCESSES,
+    "tests/contrib/test_django.py": _FULL_PROCESSES,
     "tests/outbox/test_relay.py": _FULL_PROCESSES,
     "tests/client/test_static_topic_brokers.py": _FULL_CLIENTS,
     "tests/client/test_static_topic_pops.py": _FULL_CLIENTS,

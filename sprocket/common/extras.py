@@ -41,6 +41,8 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "taskiq": "taskiq",
     "celery": "celery",
     "dramatiq": "dramatiq",
+    "django": "django",
+    "django_tasks": "django",
     "kombu": "celery",
     "amqp": "celery",
     "faststream": "faststream",

@@ -18,9 +18,8 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
-from threading import Lock
 
-from sprocket.client.connect import Connection, connect
+from sprocket.client.connect import connect
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.message import Message
@@ -28,10 +27,9 @@ from sprocket.client.pop.pop_requests import MAX_POP_NUMS
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
-from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from sprocket.common.extras import missing_package
-from sprocket.contrib.topics import Topics
+from sprocket.contrib.blocking_connection import BlockingConnection
 
 try:
     import dramatiq
@@ -64,32 +62,11 @@ class SprocketBroker(Broker):
         self._prefix = prefix
         # A worker holds what Dramatiq asks for, however long its actors take.
         self._settings = replace(settings or PopSettings(), renew_limit_s=sys.maxsize)
-        self._opening = Lock()
-        self._connect = lambda: connect(namesrv, client=client)
-        self._topic_queue_nums = topic_queue_nums
-        self._mq: Connection | None = None
-        self._topics: Topics | None = None
-
-    def _open(self, topic: str) -> Connection:
-        """Connect unless that is done, and return the connection; `topic` exists then."""
-        with self._opening:
-            if self._mq is None or self._topics is None:
-                shared_loop.acquire()
-                self._mq = self._connect()
-                queues = self._topic_queue_nums
-                self._topics = Topics(self._mq.admin, SystemClock(), queue_nums=queues, cluster=None)
-                shared_loop.call(self._mq.start())
-            shared_loop.call(self._topics.ensure(topic))
-            return self._mq
+        self._connection = BlockingConnection(lambda: connect(namesrv, client=client), topic_queue_nums)
 
     def close(self) -> None:
         """Close the connection."""
-        mq, self._mq = self._mq, None
-        if mq is not None:
-            try:
-                shared_loop.call(mq.close())
-            finally:
-                shared_loop.release()
+        self._connection.close()
 
     def declare_queue(self, queue_name: str) -> None:
         """Make a queue known to this process."""
@@ -109,7 +86,7 @@ class SprocketBroker(Broker):
             delay=delay / 1000 if delay else None,
         )
         try:
-            shared_loop.call(self._open(sent.topic).producer().send(sent))
+            shared_loop.call(self._connection.open(sent.topic).producer().send(sent))
         except SprocketError as error:
             raise ConnectionClosed(error) from error
         self.emit_after("enqueue", message, delay)
@@ -122,7 +99,7 @@ class SprocketBroker(Broker):
         name = self._prefix + queue_name
         settings = replace(self._settings, pop_threshold_for_queue=prefetch, pop_batch_nums=min(prefetch, MAX_POP_NUMS))
         try:
-            mq = self._open(name)
+            mq = self._connection.open(name)
         except SprocketError as error:
             raise ConnectionClosed(error) from error
         consumer = mq.simple_consumer(name, name, consume_from=ConsumeFrom.FIRST, settings=settings)

@@ -5,8 +5,9 @@ import pytest
 pytest.importorskip("kombu", reason="kombu is not installed: pip install 'sprocket-mq[celery]'")
 
 from sprocket.contrib.kombu.bindings import DIRECT, FANOUT, TOPIC, Binding, QueueBindings, publish_topic
-from sprocket.contrib.kombu.names import legal, topic_of
+from sprocket.contrib.kombu.names import topic_of
 from sprocket.contrib.kombu.payload import MAX_DELAY_MS, ForeignMessage, decoded, encoded, is_expired
+from sprocket.contrib.names import legal
 
 
 def test_a_legal_name_stays_and_any_other_gets_a_hash_of_its_own() -> None:

@@ -91,6 +91,11 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket_cli/server/proxy_workers.py", "network"): "edge: lines to workers",
     # dashboard
     ("dashboard/server.py", "randomness"): "composition root: ids of sessions and the key of forms",
+    ("sprocket/contrib/django/worker.py", "sleep"): "edge: the pause between two looks for unsent tasks",
+    (
+        "sprocket/contrib/django/management/commands/sprocket_worker.py",
+        "network",
+    ): "composition root: this machine's name, in the results of its tasks",
     ("sprocket/outbox/row.py", "randomness"): "edge: names of messages, unique among all databases",
     ("sprocket/contrib/faststream/subscriber.py", "sleep"): "edge: the pause between two log lines about a refusal",
     ("dashboard/server.py", "sleep"): "composition root: an injected function",

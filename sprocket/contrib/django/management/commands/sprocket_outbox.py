@@ -1,0 +1,37 @@
+"""`manage.py sprocket_outbox`: `sprocket outbox` for a database of the settings."""
+
+import os
+import sys
+from argparse import REMAINDER, ArgumentParser
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+
+
+def url_of(settings: dict[str, Any], vendor: str) -> str:
+    """Return the URL of a database of Django's settings.  Raises CommandError."""
+    if vendor == "sqlite":
+        return f"sqlite:///{quote(str(settings['NAME']))}"
+    if vendor != "postgresql":
+        raise CommandError(f"no relay reads {vendor}; the outbox needs PostgreSQL or SQLite")
+    given = {"host": settings["HOST"], "port": settings["PORT"], "user": settings["USER"]}
+    given |= {"password": settings["PASSWORD"], "database": settings["NAME"]}
+    return f"postgresql:///?{urlencode({name: value for name, value in given.items() if value})}"
+
+
+class Command(BaseCommand):
+    """Become `sprocket outbox` with the same arguments."""
+
+    help = "Run `sprocket outbox ...` for a database of the settings: sprocket_outbox run -n 127.0.0.1:9876"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--using", default="default", help="alias in DATABASES (default: %(default)s)")
+        parser.add_argument("words", nargs=REMAINDER, help="run, status, retry ROW or discard ROW, with their options")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        connection = connections[options["using"]]
+        # In the environment, because other users of the machine see the command line.
+        os.environ["SPROCKET_OUTBOX_DATABASE"] = url_of(connection.settings_dict, connection.vendor)
+        os.execv(sys.executable, [sys.executable, "-I", "-m", "sprocket_cli", "outbox", *options["words"]])

@@ -1,0 +1,32 @@
+"""Writes to the outbox in a transaction of Django."""
+
+from django.db import connections, router
+
+from sprocket.client.errors import IllegalArgument
+from sprocket.client.message import Message
+from sprocket.common.clock import Clock, SystemClock
+from sprocket.contrib.django.models import OutboxRow
+from sprocket.outbox.row import lock_text, new_row
+from sprocket.outbox.statements import LOCK_KEY
+
+
+def add(message: Message, *, key: str | None = None, using: str | None = None, clock: Clock | None = None) -> None:
+    """Write `message` in the open transaction of the database `using`, or of the one that the router chooses.
+
+    Messages of one topic and `key` are sent in the order of their commits: in PostgreSQL, a second transaction that
+    writes the same key waits here for the end of the first.  Raises IllegalMessage; IllegalArgument outside
+    `transaction.atomic` and for another database; django.db.DatabaseError.
+    """
+    alias = using or router.db_for_write(OutboxRow)
+    connection = connections[alias]
+    if not connection.in_atomic_block:
+        raise IllegalArgument("no transaction is open; write to the outbox in `with transaction.atomic()`")
+    row = new_row(message, key, (clock or SystemClock()).wall_ms())
+    lock = lock_text(row)
+    if connection.vendor == "postgresql":
+        if lock is not None:
+            with connection.cursor() as cursor:
+                cursor.execute(LOCK_KEY.replace("$1", "%s"), [lock])
+    elif connection.vendor != "sqlite":
+        raise IllegalArgument(f"no relay reads {connection.vendor}; the outbox needs PostgreSQL or SQLite")
+    OutboxRow.objects.using(alias).create(**row)

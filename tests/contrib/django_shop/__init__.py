@@ -1,0 +1,1 @@
+"""A Django project of the tests: `python -m django --settings tests.contrib.django_shop.settings`."""
