@@ -17,6 +17,7 @@ _WORDS = {"integer": "1", "integer range": "1", "float": "1", "boolean": "true"}
 _DATA = Path(__file__).with_name("data")
 _MORE = {
     "show": ["Word"],
+    "outbox run": ["--database", "sqlite:///word.db"],
     "schedule show": [],
     "trace show": [],
     "token revoke": ["--user", "word"],
