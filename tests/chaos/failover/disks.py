@@ -10,7 +10,7 @@ from typing import Final, Self
 from tests.chaos.disks.loop_disk import LoopDisk, mount_tmpfs, unmount_all
 
 _DISK_MIB: Final = 96
-_TMPFS_MIB: Final = 1400
+_TMPFS_MIB: Final = 1600
 
 
 class Disks:

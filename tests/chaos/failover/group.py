@@ -59,6 +59,10 @@ class Program:
         self._program = program
         self._properties = dict(properties)
 
+    def command(self, configuration: Path) -> list[str]:
+        """Return what runs on the host."""
+        return [str(Path(sys.executable).parent / self._program), "-c", str(configuration)]
+
     def start(self) -> None:
         """Start it, unless it runs."""
         if self.process is not None:
@@ -66,7 +70,7 @@ class Program:
         self.directory.mkdir(parents=True, exist_ok=True)
         configuration = self.directory / f"{self._program}.conf"
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
-        command = [str(Path(sys.executable).parent / self._program), "-c", str(configuration)]
+        command = self.command(configuration)
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(self.host.command(command), stdout=log, stderr=log, cwd=self.directory)
 

@@ -33,9 +33,9 @@ class Host:
         self.holder = subprocess.Popen(["unshare", "-n", "sleep", "infinity"])
         self._await_namespace()
         ours, theirs, pid = f"h{number}", f"p{number}", str(self.holder.pid)
-        _ip("link", "add", ours, "type", "veth", "peer", "name", theirs)
-        _ip("link", "set", ours, "master", "br0", "up")
-        _ip("link", "set", theirs, "netns", pid)
+        run_ip("link", "add", ours, "type", "veth", "peer", "name", theirs)
+        run_ip("link", "set", ours, "master", "br0", "up")
+        run_ip("link", "set", theirs, "netns", pid)
         for arguments in (
             ("link", "set", "lo", "up"),
             ("link", "set", theirs, "address", self.mac),
@@ -74,10 +74,10 @@ class Lan:
         self._cuts: set[tuple[int, int]] = set()
 
     def __enter__(self) -> Self:
-        _ip("link", "set", "lo", "up")
-        _ip("link", "add", "br0", "type", "bridge")
-        _ip("addr", "add", f"{self.own_ip}/24", "dev", "br0")
-        _ip("link", "set", "br0", "up")
+        run_ip("link", "set", "lo", "up")
+        run_ip("link", "add", "br0", "type", "bridge")
+        run_ip("addr", "add", f"{self.own_ip}/24", "dev", "br0")
+        run_ip("link", "set", "br0", "up")
         return self
 
     def __exit__(
@@ -121,7 +121,8 @@ class Lan:
         host.ip_command("neigh", "replace", other.ip, "lladdr", mac, "dev", f"p{host.number}", "nud", "permanent")
 
 
-def _ip(*arguments: str) -> None:
+def run_ip(*arguments: str) -> None:
+    """Run ``ip`` in the namespace of this program.  Raises NoNamespaces."""
     _run("ip", *arguments)
 
 

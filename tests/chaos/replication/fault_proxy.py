@@ -6,6 +6,7 @@ what programs see of a bad link is bytes that come late, bytes that do not come,
 | here | in the world |
 |---|---|
 | `delay` | a long way |
+| `lose` | packets are lost on it, and TCP sends them again |
 | `stall`, one way | packets of one direction are lost: what is sent is acknowledged by nobody |
 | `stall`, both ways | a pulled cable: no packet passes, nobody hears of an end |
 | `cut` | a firewall that refuses: connections are reset, new ones refused |
@@ -14,6 +15,7 @@ what programs see of a bad link is bytes that come late, bytes that do not come,
 
 import asyncio
 import enum
+import random
 import socket
 import struct
 import threading
@@ -25,6 +27,8 @@ from typing import Final, Self, cast
 # What a way holds, in one connection, of bytes that do not pass; then their sender is made to wait.
 BUFFER_BYTES: Final = 1024 * 1024
 _CALL_LIMIT_S: Final = 20.0
+_PACKET_BYTES: Final = 1460
+_SHORTEST_REPEAT_S: Final = 0.01
 
 
 class Way(enum.Flag):
@@ -51,7 +55,7 @@ class Pump:
     def feed(self, data: bytes | None) -> None:
         """Bytes came; None when the source has ended."""
         loop = asyncio.get_running_loop()
-        delay_s = self._proxy.delay_s(self._way)
+        delay_s = self._proxy.delay_s(self._way, len(data or b""))
         self._held.append((loop.time() + delay_s, data))
         self._held_bytes += len(data or b"")
         if self._held_bytes > BUFFER_BYTES and self.source is not None:
@@ -167,6 +171,8 @@ class FaultProxy:
         self.port = port
         self._delays_s = {Way.THERE: 0.0, Way.BACK: 0.0}
         self._stalled = Way(0)
+        self._lost_share = 0.0
+        self._dice = random.Random(0)
         self._has_lost_target = False
         self._server: asyncio.Server | None = None
         self._links: list[Link] = []
@@ -199,6 +205,14 @@ class FaultProxy:
 
         self._call(change)
 
+    def lose(self, share: float, seed: int = 0) -> None:
+        """This share of the packets is lost.  What came with a lost one, and after it, waits for one more round trip."""
+
+        async def change() -> None:
+            self._lost_share, self._dice = share, random.Random(seed)
+
+        self._call(change)
+
     def stall(self, way: Way = Way.BOTH) -> None:
         """Nothing passes that way, until `heal`; then all of it does.  New connections are accepted."""
 
@@ -226,6 +240,7 @@ class FaultProxy:
 
         async def change() -> None:
             self._delays_s, self._stalled, self._has_lost_target = {Way.THERE: 0.0, Way.BACK: 0.0}, Way(0), False
+            self._lost_share = 0.0
             for link in self._links:
                 if link.near.is_orphan:
                     link.abort()
@@ -239,8 +254,12 @@ class FaultProxy:
 
     # For the links
 
-    def delay_s(self, way: Way) -> float:
-        return self._delays_s[way]
+    def delay_s(self, way: Way, size_bytes: int) -> float:
+        """How much later these bytes come; with a lost packet, later by what TCP needs to send it again."""
+        delay_s = self._delays_s[way]
+        if self._lost_share and self._dice.random() > (1 - self._lost_share) ** -(-size_bytes // _PACKET_BYTES):
+            delay_s += max(_SHORTEST_REPEAT_S, sum(self._delays_s.values()))
+        return delay_s
 
     def is_stalled(self, way: Way) -> bool:
         return way in self._stalled

@@ -1,0 +1,1 @@
+"""Two clusters that are far apart and copy each other's topic, under faults."""
