@@ -4,6 +4,7 @@ A queue is a list of keys in the order of offsets.  A key begins with the name o
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 # (broker name, queue id) -> keys
@@ -45,6 +46,6 @@ def _out_of_order(
     there = [(key, places[key]) for key in keys if key in places]
     return [
         f"{later} stands before {earlier} in {other}, or in another queue; in {queue} it is after it"
-        for (earlier, one), (later, two) in zip(there, there[1:], strict=False)
+        for (earlier, one), (later, two) in pairwise(there)
         if one[0] != two[0] or one[1] > two[1]
     ]

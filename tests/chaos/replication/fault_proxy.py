@@ -206,7 +206,7 @@ class FaultProxy:
         self._call(change)
 
     def lose(self, share: float, seed: int = 0) -> None:
-        """This share of the packets is lost.  What came with a lost one, and after it, waits for one more round trip."""
+        """This share of the packets is lost.  What came with a lost one, and after it, waits one more round trip."""
 
         async def change() -> None:
             self._lost_share, self._dice = share, random.Random(seed)
