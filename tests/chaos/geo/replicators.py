@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.chaos.failover.group import Program
+from tests.chaos.failover.group import TOPIC, Program
 from tests.chaos.failover.lan import Host
 from tests.chaos.geo.sites import Site
 
@@ -13,7 +13,17 @@ class Replicator(Program):
 
     def __init__(self, host: Host, directory: Path, source: Site, target: Site) -> None:
         super().__init__(host, "sprocket", directory, {})
+        self.target = target
+        self._text = "".join(
+            [
+                *(f'[clusters.{site.name}]\nnamesrv = "{site.namesrv_address}"\n\n' for site in (source, target)),
+                f'[[links]]\nsource = "{source.name}"\ntarget = "{target.name}"\ntopics = ["{TOPIC}"]\n',
+                "checkpoint-s = 1.0\noffsets-s = 1.0\nsend-timeout-s = 3.0\n",
+            ]
+        )
 
     def command(self, configuration: Path) -> list[str]:
         """Return what runs on the host."""
-        return [sys.executable, "-c", "import time; time.sleep(1000)"]
+        configuration.write_text(self._text)
+        program = Path(sys.executable).parent / "sprocket"
+        return [str(program), "replicate", "run", "--config", str(configuration)]

@@ -228,11 +228,16 @@ async def kill_replicator(rounds: Rounds, seconds: float) -> str:
 
 
 async def twin_replicators(rounds: Rounds, seconds: float) -> str:
-    """A second replicator copies the same while the first stands still, and when it goes on."""
+    """A second replicator copies the same: the broker that keeps the lease is gone, and the first one stands still."""
     at = rounds.dice.choice((0, 2))
     first, twin = rounds.replicators[at : at + 2]
-    first.pause()
     twin.start()
+    await asyncio.sleep(2.0)
+    keeper = first.target.brokers[0]
+    keeper.kill()
+    await asyncio.sleep(seconds)
+    first.pause()
+    keeper.start()
     await asyncio.sleep(seconds)
     first.go_on()
     await asyncio.sleep(seconds)
