@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from broker.flushed_log import log_flushed
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.parts import BrokerParts
 from broker.periodic import Periodic
@@ -159,7 +160,7 @@ class Term:
         term would go back to older tables.
         """
         await self.leave(stays_registered=True)
-        await self._flushed()
+        await log_flushed(self._store)
         self.stop_services()
         await self.stop_work()
         self.parts.core.waits.close()
@@ -177,12 +178,6 @@ class Term:
         if self._store.failure is not None:
             raise DiskFailed(str(self._store.failure))
         return self._store if keeps_store else None
-
-    async def _flushed(self) -> None:
-        """Wait for the disk without holding up the loop."""
-        flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
-        self._store.when_flushed(self._store.wrote_offset, flushed.set_result)
-        await flushed
 
     def abandon(self) -> list[Step]:
         """Return the steps that release everything after a failed start, whatever of it was done."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from acl.visible_names import visible_names
 from broker.core import BrokerCore
+from broker.flushed_log import log_flushed
 from broker.longpolling.confirm_waits import Timer
 from broker.periodic import Periodic
 from broker.replicated_table import ReplicatedTable
@@ -116,9 +117,7 @@ class RecurringMessages(Service):
         """
         store = self._core.store
         end = store.wrote_offset
-        flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
-        store.when_flushed(end, flushed.set_result)
-        if await flushed is not None:
+        if await log_flushed(store) is not None:
             return False
         return self._core.role.is_slave or store.confirm_offset >= end
 

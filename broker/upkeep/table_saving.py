@@ -6,14 +6,13 @@ offset.
 Source of the periods: RocketMQ 5.3.3, `BrokerController.initializeBrokerScheduledTasks`.
 """
 
-import asyncio
 from typing import Final
 
 from broker.core import BrokerCore
+from broker.flushed_log import log_flushed
 from broker.periodic import Periodic
 from broker.service import Service
 from broker.timer.schedule import DelayOffsets
-from sprocket.common.errors import StoreError
 
 _FILTER_SAVE_S: Final = 10.0
 
@@ -43,10 +42,7 @@ class TableSaving(Service):
 
     async def _log_flushed(self) -> bool:
         """Wait until the log, as far as it reaches now, and the topics are on the disk; False if that failed."""
-        store = self._core.store
-        flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
-        store.when_flushed(store.wrote_offset, flushed.set_result)
-        if await flushed is not None:
+        if await log_flushed(self._core.store) is not None:
             return False
         # An offset must not be on disk before its topic.
         await self._core.topics.save()

@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor`, `AckMessageProcessor`, `ChangeInv
 supported.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -15,6 +14,7 @@ from broker.ack.admission import AckAdmission
 from broker.ack.ordered_acks import OrderedAcks
 from broker.ack.planner import AckPlanner
 from broker.core import BrokerCore
+from broker.flushed_log import log_flushed
 from broker.out.other_brokers import OtherBrokers
 from broker.periodic import Periodic
 from broker.pop.inflight import InflightMessages
@@ -39,7 +39,6 @@ from broker.processor.pop.pop import PopProcessor
 from broker.service import Service
 from broker.timer.timer_intake import TimerIntake
 from broker.topic.retry_topics import normal_topic
-from sprocket.common.errors import StoreError
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.channel import RemotingChannel
@@ -143,10 +142,7 @@ class PopService(Service):
 
         After a power loss another message could be at the offset of a popped one, and be acknowledged in its place.
         """
-        store = self._core.store
-        flushed: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
-        store.when_flushed(store.wrote_offset, flushed.set_result)
-        return await flushed is None
+        return await log_flushed(self._core.store) is None
 
     def load(self) -> None:
         """Read the state of ordered pops."""
