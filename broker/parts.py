@@ -351,7 +351,7 @@ def build_tables(core: BrokerCore, process: ProcessParts, deliveries: Deliveries
     """Build what the replicas of a group share besides the log."""
     return ReplicatedTables(
         core, deliveries.schedule.offsets, deliveries.timer, pops.assignments.modes, pops.pop.order_info,
-        [*process.users.replicated(), *deliveries.recurring.replicated()],
+        process.users.replicated(),
     )  # fmt: skip
 
 

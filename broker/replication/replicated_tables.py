@@ -29,6 +29,7 @@ from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.namespace import NamespaceTableBody
 from sprocket.remoting.bodies.quota import QuotaTableBody
+from sprocket.remoting.bodies.schedule import SchedulePositionsBody, ScheduleTableBody
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfigTable
 from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail, TopicQueueMappingTable
 from sprocket.remoting.codec.fastjson import loads
@@ -76,6 +77,8 @@ class ReplicatedTables(Service):
         self.groups = _groups(core)
         self.quotas = _quotas(core)
         self.namespaces = _namespaces(core)
+        self.schedules = _schedules(core)
+        self.schedule_positions = _schedule_positions(core)
         self.consumer_offsets = _consumer_offsets(core)
         self.delay_offsets = _delay_offsets(core, delay_offsets)
         self.request_modes = _request_modes(modes)
@@ -84,6 +87,8 @@ class ReplicatedTables(Service):
         self.timer_metrics = _timer_metrics(timer)
         tables: list[ReplicatedTable] = [
             *others,
+            self.schedules,
+            self.schedule_positions,
             self.namespaces,
             self.topics,
             self.groups,
@@ -208,6 +213,20 @@ def _namespaces(core: BrokerCore) -> ReplicatedTable:
     table = core.namespace_table
     read = _reader(NamespaceTableBody, table.replace)
     return ReplicatedTable("namespaces", None, _versions(table), table.encode, read)
+
+
+def _schedules(core: BrokerCore) -> ReplicatedTable:
+    table = core.schedules
+    read = _reader(ScheduleTableBody, table.replace)
+    return ReplicatedTable("schedules", None, _versions(table), table.encode, read)
+
+
+def _schedule_positions(core: BrokerCore) -> ReplicatedTable:
+    positions = core.schedule_positions
+    read = _reader(SchedulePositionsBody, positions.replace)
+    return ReplicatedTable(
+        "schedulePositions", None, lambda: positions.changes, positions.encode, read, tells_deliveries=True
+    )
 
 
 def _consumer_offsets(core: BrokerCore) -> ReplicatedTable:

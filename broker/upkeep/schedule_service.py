@@ -7,7 +7,6 @@ lost master sends nothing: it has no log of its own to note it in.
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -16,7 +15,6 @@ from broker.core import BrokerCore
 from broker.flushed_log import log_flushed
 from broker.longpolling.confirm_waits import Timer
 from broker.periodic import Periodic
-from broker.replicated_table import ReplicatedTable
 from broker.schedules.agenda import Agenda, Planned
 from broker.schedules.positions import Fired, fired_in
 from broker.service import Service
@@ -27,7 +25,7 @@ from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.metrics.declared import Kind, Metric, Value, gauge
 from sprocket.metrics.distribution import Labels
-from sprocket.remoting.bodies.schedule import Schedule, SchedulePositionsBody, ScheduleState, ScheduleTableBody
+from sprocket.remoting.bodies.schedule import Schedule, ScheduleState
 from sprocket.remoting.codec.fastjson import dumps, in_steps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -62,25 +60,6 @@ class RecurringMessages(Service):
         self._table.on_change.append(lambda _: self._changed())
         self._timer: Timer | None = None
         self._is_ready = False  # the log is known to its end
-
-    def replicated(self) -> list[ReplicatedTable]:
-        """Return the tables that slaves copy."""
-        table, positions = self._table, self._positions
-
-        def mark() -> tuple[int, int]:
-            return table.data_version.timestamp, table.data_version.counter
-
-        return [
-            ReplicatedTable(
-                "schedules", None, mark, table.encode,
-                lambda content: partial(table.replace, loads(content, ScheduleTableBody)),
-            ),
-            ReplicatedTable(
-                "schedulePositions", None, lambda: positions.changes, positions.encode,
-                lambda content: partial(positions.replace, loads(content, SchedulePositionsBody)),
-                tells_deliveries=True,
-            ),
-        ]  # fmt: skip
 
     # A service
 
