@@ -300,7 +300,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
             process.archive, config.store.store_path_root_dir / FOOTERS,
             partial(serves, topics) if config.store.read_only_from else None,
         )  # fmt: skip
-    schedules = ScheduleTable(environment.file("schedules.json"), clock, config.plan_version, environment.random_below)
+    schedules = ScheduleTable(environment.file("schedules.json"), clock, environment.random_below)
     return BrokerCore(
         config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),

@@ -45,10 +45,9 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
     `on_change` is called with each change of the whole table.
     """
 
-    def __init__(
-        self, file: ConfigFile, clock: Clock, plan_version: PlanVersion, random_below: Callable[[int], int]
-    ) -> None:
-        super().__init__(file, clock, plan_version, "scheduleTable", "schedule", ScheduleTableBody)
+    def __init__(self, file: ConfigFile, clock: Clock, random_below: Callable[[int], int]) -> None:
+        # A version of its own: no plan depends on schedules, so a change of them drops none.
+        super().__init__(file, clock, PlanVersion(), "scheduleTable", "schedule", ScheduleTableBody)
         self._random_below = random_below
 
     def find(self, name: str, topic: str) -> ScheduleEntry:

@@ -68,7 +68,7 @@ def core_at(root: Path, clock: ManualClock, timers: ManualTimers, store: dict[st
     namespaces = NamespaceTable(ConfigFile(folder / "namespaces.json"), clock, config.plan_version)
     quotas = Quotas(QuotaTable(ConfigFile(folder / "quotas.json"), clock, config.plan_version), clock)
     random_below = random.Random(0).randrange
-    schedules = ScheduleTable(ConfigFile(folder / "schedules.json"), clock, config.plan_version, random_below)
+    schedules = ScheduleTable(ConfigFile(folder / "schedules.json"), clock, random_below)
     file = ConfigFile(folder / "schedulePositions.json")
     positions = SchedulePositions(file, schedules, lambda: messages.wrote_offset)
     core = BrokerCore(
