@@ -3,8 +3,8 @@
 Source of the idea: RocketMQ 5.3.3, `PullRequestHoldService`; RocketMQ has no quotas of reads.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Final
 
@@ -65,14 +65,9 @@ class QuotaReads:
         if spent_s:
             self._quotas.worked(channel, spent_s)
 
-    @contextmanager
-    def work_of(self, channel: FramesChannel) -> Iterator[None]:
+    def work_of(self, channel: FramesChannel) -> AbstractContextManager[None]:
         """Charge who reads on a connection with the time that the block takes."""
-        began_s = self._clock.monotonic()
-        try:
-            yield
-        finally:
-            self._quotas.worked(channel, self._clock.monotonic() - began_s)
+        return self._quotas.work_of(channel)
 
     def admit(self, buckets: Buckets, request: Request[Any], max_s: float, again: Answer, *, is_new: bool) -> Verdict:
         """Decide about a read.  `again` gets the request when it has waited, at most `max_s` in total.

@@ -86,11 +86,8 @@ class ClientProcessor:
 
     def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
         """Register a client in its groups.  New groups and their retry topics are created."""
-        began_s = self._clock.monotonic()
-        try:
+        with self._quotas.work_of(request.channel):
             return self._heartbeat(request)
-        finally:
-            self._quotas.worked(request.channel, self._clock.monotonic() - began_s)
 
     def _heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
         data = read_heartbeat(request.body)

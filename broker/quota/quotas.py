@@ -7,7 +7,8 @@ A connection with requests over a quota is read more slowly, so that a flood of 
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -195,6 +196,15 @@ class Quotas:
         slow_s = self._work.spend(f"address {channel.peer[0]}" if account is None else f"account {account}", seconds)
         if slow_s > 0:
             self._slow(channel, slow_s, _MAX_WORK_SLOW_S)
+
+    @contextmanager
+    def work_of(self, channel: FramesChannel) -> Iterator[None]:
+        """Charge who sends on a connection with the time that the block takes."""
+        began_s = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self.worked(channel, self._clock.monotonic() - began_s)
 
     def exceeded(self, bucket: Bucket, request: Request[Any], count: int = 1) -> None:
         """Count a request that a quota refuses or delays, write a line, and read its connection more slowly."""
