@@ -86,10 +86,9 @@ class SchedulePositions(SavedTable):
         self._noted_offset = self.log_offset
         self.changes += 1
 
-    def note_log(self, *, is_whole: bool) -> None:
-        """Let the table be saved and replicated if it says more than before; `is_whole`: all of the log is known."""
-        if is_whole:
-            self.log_offset = self._log_end()
+    def note_log(self) -> None:
+        """Note that all of the log is known; let the table be saved and replicated if it says more than before."""
+        self.log_offset = self._log_end()
         is_far = self.log_offset - self._noted_offset >= _NOTED_BYTES
         if self._schedules.by_name and (self._has_fired or is_far):
             self._has_fired, self._noted_offset = False, self.log_offset

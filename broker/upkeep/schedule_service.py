@@ -86,7 +86,7 @@ class RecurringMessages(Service):
 
     async def _save_positions(self) -> None:
         if self._is_ready:
-            self._positions.note_log(is_whole=True)
+            self._positions.note_log()
         await self._positions.save(self._log_safe)
 
     async def _log_safe(self) -> bool:
@@ -104,7 +104,7 @@ class RecurringMessages(Service):
         """Save schedules and positions; the log is flushed."""
         self._table.persist_changes()
         if self._is_ready:
-            self._positions.note_log(is_whole=True)
+            self._positions.note_log()
         self._positions.persist_changes()
 
     def activate(self) -> None:
