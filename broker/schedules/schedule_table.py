@@ -119,7 +119,7 @@ def check(entry: ScheduleEntry) -> None:
     """Raise RequestError unless the schedule is valid; its topic may be missing."""
     schedule = entry.schedule
     name, topic = schedule.name, schedule.topic
-    if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable() or names.NAME_END in name:
+    if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
         raise _invalid(schedule, f"a name has 1 to {MAX_NAME_CHARS} printable characters")
     if topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(_NO_SCHEDULE_TOPICS):
         raise _invalid(schedule, f"it cannot send to topic {topic[:255]}, which brokers use")
@@ -138,7 +138,7 @@ def _check_properties(schedule: Schedule) -> None:
     size = 0
     for key, value in schedule.properties.items():
         size += len(key) + len(value) + 2
-        if not key or any(mark in key + value for mark in (names.NAME_END, names.VALUE_END)):
+        if not key or names.separators_in(key + value):
             raise _invalid(schedule, "a property has a name, and no character 1 or 2")
         if key.startswith("INNER_") or key in (names.TRANSACTION_PREPARED, names.REAL_TOPIC, names.REAL_QUEUE_ID):
             raise _invalid(schedule, f"property {key[:64]} is for brokers; leave it out")
