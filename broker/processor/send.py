@@ -280,14 +280,15 @@ class SendProcessor:
         if plan.buckets or callers:
             count = sum(message_count(message.properties) for message in messages)
             self.planner.spend(plan, callers, request, count)
+        expects_offset = EXPECTED_OFFSET in (request.header.properties or "")
         if have_ids and self._idempotent.takes_any(messages, plan):
-            if EXPECTED_OFFSET in (request.header.properties or ""):
+            if expects_offset:
                 remark = f"{EXPECTED_OFFSET} and {IDEMPOTENCE_ID} exclude each other: send one of them."
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
             self._send_once(request, plan.topic, messages, key)
             return
         kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
-        if EXPECTED_OFFSET in (request.header.properties or ""):
+        if expects_offset:
             self._check_offset(request, plan, messages[0])
         appended = self._store.append(messages)
         self._flow.stored(messages, appended)
@@ -312,11 +313,11 @@ class SendProcessor:
 
     def _check_offset(self, request: Request[Any], plan: SendPlan, first: PendingMessage) -> None:
         """Raise RequestError unless the next message of the queue gets the offset that the batch names."""
-        wanted = parse(request.header.properties).get(EXPECTED_OFFSET, "")
-        ends_at = self._store.next_offset(first.topic, first.queue_id)
         if plan.keeps_batches or plan.logical_id is not None:
             remark = f"{EXPECTED_OFFSET} is for queues of type SimpleCQ that are not logical: send without it."
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        wanted = parse(request.header.properties).get(EXPECTED_OFFSET, "")
+        ends_at = self._store.next_offset(first.topic, first.queue_id)
         if wanted != str(ends_at):
             remark = f"The queue ends at offset {ends_at}, and the batch was for {wanted[:20]}: nothing was stored."
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, remark)
