@@ -94,8 +94,9 @@ class ConsumerFilters(SavedTable):
         self._config = config
         self._clock = clock
         self.sql = SqlFilters(clock.monotonic)
-        # A filter that nobody has asked for yet is not compiled.
-        self._by_group: dict[str, dict[str, HeldFilter | ConsumerFilterData]] = {}
+        self._by_group: dict[str, dict[str, ConsumerFilterData]] = {}
+        # By topic and group: those that somebody has asked for.
+        self._held: dict[tuple[str, str], HeldFilter] = {}
         self._count = 0
         self._chars = 0
 
@@ -115,21 +116,19 @@ class ConsumerFilters(SavedTable):
 
     def find(self, topic: str, group: str) -> HeldFilter | None:
         """Return the group's filter of the topic; None if there is none or it does not compile."""
-        filters = self._by_group.get(group, {})
-        found = filters.get(topic)
-        if not isinstance(found, ConsumerFilterData):
-            return found
-        held = self._compiled(found)
+        held = self._held.get((topic, group))
+        if held is not None or (data := self._data(topic, group)) is None:
+            return held
+        held = self._compiled(data)
         if held is None:
             self._remove(group, topic)
             self.changes += 1
         else:
-            filters[topic] = held
+            self._held[topic, group] = held
         return held
 
     def _data(self, topic: str, group: str) -> ConsumerFilterData | None:
-        found = self._by_group.get(group, {}).get(topic)
-        return found.data if isinstance(found, HeldFilter) else found
+        return self._by_group.get(group, {}).get(topic)
 
     def _compiled(self, data: ConsumerFilterData) -> HeldFilter | None:
         """Compile a filter; None for an invalid expression, whose error the group's pull gets."""
@@ -190,9 +189,8 @@ class ConsumerFilters(SavedTable):
 
     def _bury(self, group: str, living_topics: set[str]) -> None:
         """Mark the group's filters of all topics except `living_topics` as unused."""
-        for topic in self._by_group.get(group, {}):
-            data = self._data(topic, group)
-            if data is not None and topic not in living_topics and not _is_dead(data):
+        for topic, data in self._by_group.get(group, {}).items():
+            if topic not in living_topics and not _is_dead(data):
                 data.dead_time = self._clock.wall_ms()
                 self.changes += 1
                 peer_lines.info(logger, "", "event=consumer_filter_dead group=%s topic=%s", group, topic)
@@ -209,8 +207,8 @@ class ConsumerFilters(SavedTable):
 
         # Those that are not compiled yet may have as many as any.
         operations = [
-            held.sql.operations if isinstance(held, HeldFilter) else MAX_OPERATIONS
-            for held in self._by_group.get(group, {}).values()
+            held.sql.operations if (held := self._held.get((topic, group))) is not None else MAX_OPERATIONS
+            for topic in self._by_group.get(group, {})
         ]
         return RecordFilter(matches, max(operations, default=1))
 
@@ -226,11 +224,7 @@ class ConsumerFilters(SavedTable):
                 peer_lines.info(logger, "", "event=consumer_filter_removed group=%s topic=%s", group, topic)
 
     def _all(self) -> list[tuple[str, str, ConsumerFilterData]]:
-        return [
-            (group, topic, held.data if isinstance(held, HeldFilter) else held)
-            for group, filters in self._by_group.items()
-            for topic, held in filters.items()
-        ]
+        return [(group, topic, data) for group, filters in self._by_group.items() for topic, data in filters.items()]
 
     def _has_room(self, data: ConsumerFilterData) -> bool:
         has_room = self._count < MAX_FILTERS and self._chars + len(data.expression) <= MAX_FILTER_CHARS
@@ -250,9 +244,10 @@ class ConsumerFilters(SavedTable):
     def _remove(self, group: str, topic: str) -> None:
         self._config.plan_version.rise()
         filters = self._by_group[group]
-        found = filters.pop(topic)
+        data = filters.pop(topic)
+        self._held.pop((topic, group), None)
         self._count -= 1
-        self._chars -= len((found.data if isinstance(found, HeldFilter) else found).expression)
+        self._chars -= len(data.expression)
         if not filters:
             del self._by_group[group]
 
