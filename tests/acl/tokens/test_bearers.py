@@ -119,24 +119,17 @@ async def test_a_token_ends_on_an_open_connection(tmp_path: Path, engine: Any) -
     assert port.send(port.token(token_id="t2")).served
 
 
-async def test_an_idle_connection_ends_with_its_token(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lives_s", [(60,), (60, 600)])
+async def test_an_idle_connection_ends_with_the_token_that_it_presented_last(
+    tmp_path: Path, lives_s: tuple[int, ...]
+) -> None:
     port = Port(tmp_path)
-    assert port.send(port.token(life_s=60)).served
-    port.clock.advance(50)
+    for number, life_s in enumerate(lives_s):
+        assert port.send(port.token(life_s=life_s, token_id=f"t{number}")).served
+    port.clock.advance(lives_s[-1] - 10)
     port.tokens.look()
     assert not port.door.is_closed
     port.clock.advance(20)
-    port.tokens.look()
-    assert port.door.is_closed
-
-
-async def test_a_connection_with_a_newer_token_outlives_the_older_one(tmp_path: Path) -> None:
-    port = Port(tmp_path)
-    assert port.send(port.token(life_s=60)).served and port.send(port.token(life_s=600, token_id="t2")).served
-    port.clock.advance(70)
-    port.tokens.look()
-    assert not port.door.is_closed
-    port.clock.advance(600)
     port.tokens.look()
     assert port.door.is_closed
 
