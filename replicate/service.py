@@ -36,7 +36,10 @@ class Replication:
         self._fail = fail
         self._tasks: list[asyncio.Task[None]] = []
         registry = MetricRegistry(self.exported_metrics(), lambda: {"replicator": owner})
-        self.export = MetricsExport(config.metrics(), registry.read, clock, host="127.0.0.1", scope="replication")
+        self.export = MetricsExport(
+            config.metrics(), registry.read, clock, host="127.0.0.1", scope="replication",
+            page_keys=("the address", "metrics-port"),
+        )  # fmt: skip
 
     def _copier_of(self, queue: SourceQueue) -> QueueCopier | None:
         return next((link.copiers[queue] for link in self.links if queue in link.copiers), None)

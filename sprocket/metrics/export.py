@@ -31,7 +31,8 @@ class MetricsExport:
     """Exporter of one server, as `settings` say; with DISABLE all methods do nothing.
 
     `read` yields the values of each metric, see `MetricRegistry.read`.  `host` is the server's address, for
-    an empty metricsPromExporterHost.  `scope` is the name of the meter.
+    an empty metricsPromExporterHost.  `scope` is the name of the meter.  `page_keys` are the settings that an error
+    names when the page's address cannot be bound.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class MetricsExport:
         *,
         host: str,
         scope: str,
+        page_keys: tuple[str, str] = ("metricsPromExporterHost", "metricsPromExporterPort"),
     ) -> None:
         self._settings = settings
         self._read = read
         self._clock = clock
         self._host = page_host(settings.metrics_prom_exporter_host, host)
         self._scope = scope
+        self._page_keys = page_keys
         self._page: HttpPage | None = None
         self._making: asyncio.Task[bytes] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -84,8 +87,7 @@ class MetricsExport:
         self.check()
         settings = self._settings
         if settings.metrics_exporter_type is ExporterType.PROM:
-            keys = ("metricsPromExporterHost", "metricsPromExporterPort")
-            page = HttpPage(self.page, CONTENT_TYPE, self._host, settings.metrics_prom_exporter_port, keys)
+            page = HttpPage(self.page, CONTENT_TYPE, self._host, settings.metrics_prom_exporter_port, self._page_keys)
             await page.bind()
             self._page = page
 
@@ -105,8 +107,10 @@ class MetricsExport:
             making.exception()  # the scrapes have it, unless their peers are gone
 
     async def start(self) -> None:
-        """Start to export."""
+        """Start to export; binds first if `bind` was not called.  Raises ConfigError."""
         settings = self._settings
+        if self._page is None:
+            await self.bind()
         if self._page is not None:
             await self._page.start()
         elif settings.metrics_exporter_type in _PERIODIC:

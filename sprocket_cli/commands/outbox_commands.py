@@ -21,7 +21,6 @@ from sprocket_cli.client_session import (
 
 if TYPE_CHECKING:
     from sprocket.outbox.database import Database
-    from sprocket.outbox.relay import Relay
 
 T = TypeVar("T")
 _LEVELS = click.Choice(["debug", "info", "warning", "error"])
@@ -72,6 +71,8 @@ def run_relay(
 
     from sprocket.client.connect import connect
     from sprocket.common.clock import SystemClock
+    from sprocket.metrics.export import MetricsExport
+    from sprocket.metrics.settings import ExporterType, MetricsSettings
     from sprocket.outbox.relay import Relay, RelaySettings
     from sprocket_cli.server.server_commands import start_line
     from sprocket_cli.server.server_process import Process, log_to_stderr
@@ -83,41 +84,19 @@ def run_relay(
     client = replace(client_settings(";".join(name_servers(namesrv))), namespace=namespace)
     log_to_stderr(log_level)
     relay = Relay(database, connect(client=client), settings, SystemClock())
-    page = None if metrics_port is None else _Page(relay, metrics_host, metrics_port)
+    kind = ExporterType.DISABLE if metrics_port is None else ExporterType.PROM
+    exported = MetricsSettings(kind, metrics_port or 0, metrics_host)
+    page_keys = ("--metrics-host", "--metrics-port")
+    export = MetricsExport(
+        exported, relay.metrics, SystemClock(), host=metrics_host, scope="outbox", page_keys=page_keys
+    )
 
     def announce() -> str:
-        port = None if page is None else page.port
+        port = export.port
         facts: dict[str, object] = {"outbox": url.rpartition("@")[2], "metricsPort": port}
         return start_line(facts, f"outbox: relaying{'' if port is None else f', metrics on port {port}'}", as_json)
 
-    sys.exit(Process().run([lambda: relay, *([] if page is None else [lambda: page])], announce))
-
-
-class _Page:
-    """Page of the metrics of `relay`; a `Server`."""
-
-    def __init__(self, relay: "Relay", host: str, port: int) -> None:
-        from sprocket.metrics.http_page import HttpPage
-        from sprocket.metrics.prometheus_text import CONTENT_TYPE
-
-        self._relay = relay
-        self._page = HttpPage(self._read, CONTENT_TYPE, host, port, ("--metrics-host", "--metrics-port"))
-
-    @property
-    def port(self) -> int:
-        return self._page.port
-
-    async def _read(self) -> bytes:
-        from sprocket.common.next_turn import in_turns
-        from sprocket.metrics.prometheus_text import rendered
-
-        return b"".join([await in_turns(rendered(reading)) async for reading in self._relay.metrics()])
-
-    async def start(self) -> None:
-        await self._page.start()
-
-    async def stop(self) -> None:
-        self._page.close()
+    sys.exit(Process().run([lambda: relay, lambda: export], announce))
 
 
 @outbox.command()

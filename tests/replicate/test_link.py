@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 import sprocket
 from replicate.service import Replication
 from sprocket import Message
 from sprocket.client.message import ReceivedMessage
 from sprocket.testing import Broker
+from tests.metrics.prometheus_page import scrape_here
 from tests.replicate.clusters import LIMIT_S, config_of, replicating, two_brokers, until
 
 
@@ -51,8 +53,13 @@ async def test_a_copy_has_all_that_the_message_has_and_order_is_kept(pair: tuple
             )  # fmt: skip
             await producer.send(message, sharding_key=str(number % 5))
         await producer.send(Message("Orders", b"late", keys="late", delay=0.1), sharding_key="0")
-    async with replicating(config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"])) as replication:
+    config = replace(config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"]), metrics_port=0)
+    async with replicating(config) as replication:
         await until(lambda: _copied(replication, "Orders") == 201)
+        assert replication.export.port is not None
+        families = await scrape_here(replication.export.port)
+    samples = families["sprocket_replication_copied_messages_total"].samples
+    assert sum(value for _, labels, value in samples if labels["topic"] == "Orders") == 201
     originals = await _read(one.namesrv, "Orders", 201, "readers")
     copies = await _read(other.namesrv, "Orders", 201, "readers")
     assert {_identity(message) for message in copies} == {_identity(message) for message in originals}
