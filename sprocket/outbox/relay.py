@@ -3,12 +3,13 @@
 A relay leases rows, sends them, and deletes them.  Each step may be the last one of its process.  What keeps a row from
 being stored twice is the broker, which recognises its unique key.  The key is also looked up for a row that was leased
 before, because brokers forget after a while (docs/decisions/047).  The lease keeps relays off each other's rows.  It is
-no condition of the order: a row is sent after brokers have stored the previous one of its key, whoever sent that.
+no condition of the order: a row is sent after brokers have stored the previous one of its key, from any relay.
 """
 
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -144,14 +145,13 @@ class Relay:
 
     async def _run(self) -> None:
         while not self._is_stopping.is_set():
+            is_idle = True
             try:
                 is_idle = not await self.turn()
             except DatabaseUnusable as error:
                 logger.warning("event=outbox_unreachable reason=%r", str(error))
-                is_idle = True
             except Exception:
                 logger.exception("event=outbox_turn_failed")
-                is_idle = True
             if is_idle:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._is_stopping.wait(), self._settings.poll_interval_s)
@@ -181,17 +181,14 @@ class Relay:
 
     async def _send_all(self, rows: list[OutboxRow], batch: _Batch) -> None:
         """Send `rows` one after the other; after a failure the later ones wait, so that none overtakes."""
-        for number, row in enumerate(rows):
-            if self._clock.monotonic() >= batch.deadline or self._is_stopping.is_set():
-                is_sent = False
-                batch.release(row, batch.now_ms, row.attempts, row.error)
-            else:
-                is_sent = await self._send(row, batch)
-            if not is_sent:
-                for later in rows[number + 1 :]:
-                    batch.release(later, batch.now_ms, later.attempts, later.error)
-                return
+        waiting = deque(rows)
+        while waiting and self._clock.monotonic() < batch.deadline and not self._is_stopping.is_set():
+            row = waiting.popleft()
+            if not await self._send(row, batch):
+                break
             batch.sent.append(row)
+        for row in waiting:
+            batch.release(row, batch.now_ms, row.attempts, row.error)
 
     async def _send(self, row: OutboxRow, batch: _Batch) -> bool:
         """Return whether brokers have `row`; otherwise it is released for a later time."""
