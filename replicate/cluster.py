@@ -13,7 +13,6 @@ from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.typed.table import Table
 from sprocket.common.clock import Clock
-from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.topic import TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -84,27 +83,24 @@ class Cluster:
 
     async def put(self, key: str, record: Record) -> None:
         """Write a record and wait until the table has it.  Raises ClientError, TimeoutError."""
-        if self._table is None:
-            raise ClientError(f"cluster {self.name}: the table of replication is not open yet")
-        result = await self._table.put(key, record)
-        await self._table.at_least(result, timeout_s=10.0)
+        table = self._opened()
+        result = await table.put(key, record)
+        await table.at_least(result, timeout_s=10.0)
 
     async def post(self, key: str, record: Record) -> None:
         """Write a record.  Raises ClientError."""
+        await self._opened().put(key, record)
+
+    def _opened(self) -> Table[Record]:
         if self._table is None:
             raise ClientError(f"cluster {self.name}: the table of replication is not open yet")
-        await self._table.put(key, record)
+        return self._table
 
     # Brokers and topics
 
     async def masters(self) -> dict[str, str]:
         """Return the address of each master by broker name.  Raises AdminError."""
-        brokers = (await self.admin.cluster_info()).broker_addr_table
-        return {
-            name: data.broker_addrs[MASTER_ID]
-            for name, data in sorted(brokers.items())
-            if MASTER_ID in data.broker_addrs
-        }
+        return (await self.admin.cluster_info()).masters()
 
     async def topics(self) -> dict[str, dict[str, TopicConfig]]:
         """Return the settings of the users' topics by topic and broker name.  Raises AdminError."""
