@@ -5,7 +5,7 @@ consumed at the source is never skipped.  Messages that it has consumed since th
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from replicate.cluster import Cluster
@@ -16,11 +16,8 @@ from replicate.queue_copier import QueueCopier
 from replicate.records import queue_key
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.group_admin import GroupAdmin
-from sprocket.client.answers import header_of
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
-from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +51,16 @@ class GroupOffsets:
         """Write what has changed and return it.  Raises AdminError."""
         done: list[TranslatedOffset] = []
         masters = await self._target.masters()
+        known: dict[str, Collection[str]] = {}  # groups of each broker of the target, read when needed
         for group, config in sorted((await self._groups()).items()):
             translated = [one for one in await self.translated(group) if self._is_new(one)]
             if not translated or await _is_online(self._target.admin, group):
                 continue
-            await self._adopt_group(config, masters)
+            for broker in masters.values():
+                if broker not in known:
+                    known[broker] = (await self._target.admin.consumer_groups(broker)).subscription_group_table
+                if group not in known[broker]:
+                    await self._target.admin.create_group(broker, config)
             for one in translated:
                 address = masters.get(one.target_queue.broker_name)
                 if address is not None and await self._commit(one, address):
@@ -120,34 +122,15 @@ class GroupOffsets:
     def _is_new(self, one: TranslatedOffset) -> bool:
         return self._written.get((one.group, one.target_queue)) != one.target_offset
 
-    async def _adopt_group(self, config: SubscriptionGroupConfig, masters: Mapping[str, str]) -> None:
-        for address in masters.values():
-            if config.group_name not in (await self._target.admin.consumer_groups(address)).subscription_group_table:
-                await self._target.admin.create_group(address, config)
-
     async def _commit(self, one: TranslatedOffset, address: str) -> bool:
         """Write an offset, unless the target's is as high; return whether it was written."""
-        is_higher = await self._offset_at_target(one, address) < one.target_offset
+        groups, queue = GroupAdmin(self._target.admin), one.target_queue
+        committed = await groups.committed(address, one.group, queue.topic, queue.queue_id)
+        is_higher = committed is None or committed < one.target_offset
         if is_higher:
-            queue = one.target_queue
-            await GroupAdmin(self._target.admin).commit(
-                address, one.group, queue.topic, queue.queue_id, one.target_offset
-            )
+            await groups.commit(address, one.group, queue.topic, queue.queue_id, one.target_offset)
         self._written[one.group, one.target_queue] = one.target_offset
         return is_higher
-
-    async def _offset_at_target(self, one: TranslatedOffset, address: str) -> int:
-        queue = one.target_queue
-        header = QueryConsumerOffsetRequestHeader(
-            consumer_group=one.group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
-        )
-        try:
-            response = await self._target.admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        except AdminError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return -1
-            raise
-        return header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset
 
 
 async def _is_online(admin: AdminClient, group: str) -> bool:

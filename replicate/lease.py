@@ -10,12 +10,9 @@ from replicate.cluster import Cluster
 from replicate.queue_source import GROUP
 from replicate.records import TOPIC
 from sprocket.client.admin.admin_client import AdminError
-from sprocket.client.answers import body_of
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.common.clock import Clock
-from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
-from sprocket.remoting.codec.fastjson import dumps
-from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.headers.client import LockBatchMqRequestHeader
+from sprocket.remoting.bodies.client import MessageQueue
 
 RENEW_S: Final = 15.0
 # A broker keeps a lock for 60 s after its last renewal.
@@ -39,21 +36,14 @@ class Lease:
 
     async def renew(self) -> None:
         """Take or keep the lease.  The first broker that answers decides.  Raises AdminError if none does."""
-        begun_s = self._clock.monotonic()
+        begun_s, groups = self._clock.monotonic(), GroupAdmin(self._target.admin)
         failure = AdminError("the target has no master")
         for name, address in (await self._target.masters()).items():
-            queue = MessageQueue(TOPIC, name, 0)
-            body = dumps(LockBatchRequestBody(self._group, self._owner, mq_set=[queue]))
             try:
-                response = await self._target.admin.ask(
-                    address, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body
-                )
+                is_ours = await groups.lock(address, self._group, self._owner, MessageQueue(TOPIC, name, 0))
             except AdminError as error:
                 failure = error
                 continue
-            if queue in body_of(response.body, LockBatchResponseBody, AdminError).lock_ok_mq_set:
-                self._ends_s = begun_s + _HOLDS_S
-            else:
-                self._ends_s = 0.0
+            self._ends_s = begun_s + _HOLDS_S if is_ours else 0.0
             return
         raise failure

@@ -13,6 +13,8 @@ from sprocket.client.answers import header_of
 from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import (
     ConsumerConnection,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
     MessageQueue,
     ProducerConnection,
     ProducerTableInfo,
@@ -27,7 +29,7 @@ from sprocket.remoting.bodies.consumption import (
 from sprocket.remoting.bodies.route import BrokerData
 from sprocket.remoting.bodies.stats import BrokerStatsData, ConsumeStats, ResetOffsetBody
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
-from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.admin import (
@@ -41,10 +43,13 @@ from sprocket.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetProducerConnectionListRequestHeader,
+    LockBatchMqRequestHeader,
 )
 from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
     ResetOffsetRequestHeader,
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
@@ -162,6 +167,25 @@ class GroupAdmin:
             consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
         )
         await self._admin.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def committed(self, broker: str, group: str, topic: str, queue_id: int) -> int | None:
+        """Return a group's offset in one queue; None if the broker has none."""
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=group, topic=topic, queue_id=queue_id, set_zero_if_not_found=False
+        )
+        try:
+            response = await self._admin.ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except AdminError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset
+
+    async def lock(self, broker: str, group: str, client_id: str, queue: MessageQueue) -> bool:
+        """Lock a queue for a member of a group, or renew its lock; return False if another member has it."""
+        body = dumps(LockBatchRequestBody(group, client_id, mq_set=[queue]))
+        response = await self._admin.ask(broker, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body)
+        return queue in _decoded(response, LockBatchResponseBody).lock_ok_mq_set
 
     async def clone_offsets(self, source: str, target: str, topic: str) -> None:
         """Copy the offsets of `source` in every topic that it consumes to `target`, on the brokers of `topic`."""

@@ -18,24 +18,20 @@ from typing import Final
 
 from sprocket.client import arguments
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
-from sprocket.client.answers import body_of, header_of
+from sprocket.client.answers import header_of
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.topic_route import TopicRoute, topic_route
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.common.errors import ClientError
-from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from sprocket.remoting.bodies.client import LockBatchRequestBody, MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.client import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
-from sprocket.remoting.headers.offset import (
-    QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
+from sprocket.remoting.headers.client import UnlockBatchMqRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, dlq_topic
@@ -108,6 +104,7 @@ class Redrive:
         """Raises IllegalArgument."""
         arguments.check_group(group)
         self._admin = arguments.choice("admin", admin, AdminClient, "pass an AdminClient")
+        self._groups = GroupAdmin(admin)
         self._lookup = MessageLookup(admin)
         self._group = group
         self._to_retry = to_retry
@@ -302,9 +299,7 @@ class Redrive:
             await self._admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
 
     async def _lock(self, queue: MessageQueue, address: str) -> None:
-        body = dumps(LockBatchRequestBody(self._done_group, self._owner, mq_set=[queue]))
-        response = await self._admin.ask(address, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body)
-        if queue not in body_of(response.body, LockBatchResponseBody, AdminError).lock_ok_mq_set:
+        if not await self._groups.lock(address, self._done_group, self._owner, queue):
             raise AdminError(f"another redrive of group {self._group} runs, or was cut off less than a minute ago")
 
     async def _unlock(self, queue: MessageQueue, address: str) -> None:
@@ -313,22 +308,10 @@ class Redrive:
 
     async def _committed(self, group: str, queue: MessageQueue, address: str) -> int:
         """Return the committed offset; 0 if there is none."""
-        header = QueryConsumerOffsetRequestHeader(
-            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
-        )
-        try:
-            response = await self._admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        except AdminError as error:
-            if error.code != ResponseCode.QUERY_NOT_FOUND:
-                raise
-            return 0
-        return header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset
+        return await self._groups.committed(address, group, queue.topic, queue.queue_id) or 0
 
     async def _commit(self, group: str, queue: MessageQueue, address: str, offset: int) -> None:
-        header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-        )
-        await self._admin.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._groups.commit(address, group, queue.topic, queue.queue_id, offset)
 
 
 class _Progress:
