@@ -45,6 +45,21 @@ namespace_option = click.option(
     "--namespace", default="", callback=_namespace, metavar="TENANT|NAME", help="Namespace of the topic and the group."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+LEVELS = click.Choice(["debug", "info", "warning", "error"])
+log_level_option = click.option(
+    "--log-level", type=LEVELS, default="info", show_default=True, help="Level of the log on stderr."
+)
+
+
+def parse_property(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
+    """Return ``name=value`` words as a map."""
+    properties = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{word!r}: allowed is name=value")
+        properties[name] = value
+    return properties
 
 
 class CommandFailed(click.ClickException):

@@ -12,6 +12,7 @@ from sprocket_cli.client_session import (
     name_servers,
     namespace_option,
     namesrv_option,
+    parse_property,
     print_json,
     run,
     tool_credentials,
@@ -25,17 +26,6 @@ if TYPE_CHECKING:
 
 # Queues of a group that `consume` names.
 _MAX_PLACES: Final = 8
-
-
-def parse_property(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
-    """Return ``name=value`` words as a map."""
-    properties = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{word!r}: allowed is name=value")
-        properties[name] = value
-    return properties
 
 
 @click.command(context_settings=HELP)

@@ -12,6 +12,7 @@ from sprocket_cli.client_session import (
     WrongUsage,
     client_settings,
     json_option,
+    log_level_option,
     name_servers,
     namespace_option,
     namesrv_option,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from sprocket.outbox.database import Database
 
 T = TypeVar("T")
-_LEVELS = click.Choice(["debug", "info", "warning", "error"])
 
 database_option = click.option(
     "--database",
@@ -52,7 +52,7 @@ def outbox() -> None:
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve metrics to Prometheus here.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address of the metrics.")
 @json_option
-@click.option("--log-level", type=_LEVELS, default="info", show_default=True, help="Level of the log on stderr.")
+@log_level_option
 def run_relay(
     url: str,
     namesrv: str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_json, run
+from sprocket_cli.client_session import HELP, WrongUsage, json_option, log_level_option, print_json, run
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _HEAD = ("topic", "broker", "queue", "copiedTo", "sourceEnd", "lag", "lagSeconds", "missed", "refused", "state")
-_LEVELS = click.Choice(["debug", "info", "warning", "error"])
 _config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Configuration, see docs/geo-replication.md.",
@@ -34,7 +33,7 @@ def replicate() -> None:
 @replicate.command("run")
 @_config_option
 @click.option("--name", default=socket.gethostname, help="Name of this replicator.  [default: the host's name]")
-@click.option("--log-level", type=_LEVELS, default="info", show_default=True, help="Level of the log on stderr.")
+@log_level_option
 @json_option
 def run_links(path: Path, name: str, log_level: str, as_json: bool) -> None:
     """Replicate all links of the configuration until a signal.

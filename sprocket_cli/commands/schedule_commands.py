@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, parse_property, print_json, with_admin
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def _ask(namesrv: str | None, ask: "Callable[[Schedules], Awaitable[Any]]") -> A
 @click.option("--every", type=click.FloatRange(1), help="Seconds from one message to the next, in place of --cron.")
 @click.option("--tag", default="", help="Tag of the messages.")
 @click.option("--key", "keys", multiple=True, help="Key of the messages; repeatable.")
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Property; repeatable.")
+@click.option("--property", "properties", multiple=True, callback=parse_property, metavar="NAME=VALUE",
+              help="Property; repeatable.")  # fmt: skip
 @click.option("--delay", type=click.FloatRange(0), help="Seconds until consumers get a message that was sent.")
 @click.option("--catch-up", type=click.Choice(_POLICIES), default="last", show_default=True,
               help="Which missed times are made up for.")  # fmt: skip
@@ -47,18 +48,17 @@ def _ask(namesrv: str | None, ask: "Callable[[Schedules], Awaitable[Any]]") -> A
 @click.option("--replace", is_flag=True, help="Change the schedule if it exists.")
 @namesrv_option
 def create(
-    name: str, body: str, topic: str, tag: str, keys: tuple[str, ...], properties: tuple[str, ...],
+    name: str, body: str, topic: str, tag: str, keys: tuple[str, ...], properties: dict[str, str],
     delay: float | None, replace: bool, namesrv: str | None, **rule: Any,
 ) -> None:  # fmt: skip
     """Let a broker send BODY to a topic again and again, as schedule NAME."""
     from sprocket.client.message import Message
     from sprocket.client.schedules import schedule_of
 
-    own = dict(one.partition("=")[::2] for one in properties)
     later = None if delay is None else timedelta(seconds=delay)
 
     async def put(schedules: "Schedules") -> "ScheduleState":
-        message = Message(topic, body.encode(), tags=tag, keys=keys, properties=own or None, delay=later)
+        message = Message(topic, body.encode(), tags=tag, keys=keys, properties=properties or None, delay=later)
         return await schedules.put(schedule_of(name, message, **rule), replace=replace)
 
     state = _ask(namesrv, put)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sprocket.common.extras import install
-from sprocket_cli.client_session import HELP, WrongUsage, name_servers, namesrv_option, tool_credentials, tool_tls
+from sprocket_cli.client_session import (
+    HELP,
+    WrongUsage,
+    log_level_option,
+    name_servers,
+    namesrv_option,
+    tool_credentials,
+    tool_tls,
+)
 from sprocket_cli.server.server_commands import start_line
 
 if TYPE_CHECKING:
@@ -15,7 +23,6 @@ if TYPE_CHECKING:
     from dashboard.settings import DashboardSettings
     from sprocket.remoting.credentials import Credentials
 
-_LEVELS = click.Choice(["debug", "info", "warning", "error"])
 DEFAULT_PORT: Final = 8080
 
 
@@ -44,7 +51,7 @@ DEFAULT_PORT: Final = 8080
     help="Its secret key. Better in the environment: other users of the machine see the command line.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON.")
-@click.option("--log-level", type=_LEVELS, default="info", show_default=True, help="Level of the log on stderr.")
+@log_level_option
 def dashboard(
     namesrv: str | None,
     host: str,

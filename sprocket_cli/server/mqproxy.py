@@ -17,7 +17,7 @@ import click
 
 from sprocket.common.errors import ConfigError
 from sprocket.common.extras import install
-from sprocket_cli.client_session import HELP, WrongUsage, tool_tls
+from sprocket_cli.client_session import HELP, LEVELS, WrongUsage, tool_tls
 from sprocket_cli.server.server_commands import checked, namesrv_flag, printed_only, start_line
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _STOP_SLACK_S: Final = 10.0
 # grpcio's former listener takes about a fifth less CPU for a send.
 _GRPC_EXPERIMENTS: Final = "-event_engine_listener"
-_LEVELS = click.Choice(["debug", "info", "warning", "error"])
 
 
 @click.command(context_settings=HELP)
@@ -50,7 +49,7 @@ _LEVELS = click.Choice(["debug", "info", "warning", "error"])
 @click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON.")
 @click.option(
     "--log-level",
-    type=_LEVELS,
+    type=LEVELS,
     default="info",
     show_default=True,
     help="Level of the log; logLevels sets components apart.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sprocket.common.errors import ConfigError
-from sprocket_cli.client_session import WrongUsage
+from sprocket_cli.client_session import LEVELS, WrongUsage
 
 if TYPE_CHECKING:
     from sprocket.common.config.configuration import Configuration
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_LEVELS = click.Choice(["debug", "info", "warning", "error"])
 
 
 def configuration_flags(command: F) -> F:
@@ -24,7 +23,7 @@ def configuration_flags(command: F) -> F:
     for option in (
         click.option(
             "--log-level",
-            type=_LEVELS,
+            type=LEVELS,
             default="info",
             show_default=True,
             help="Level of the log; logLevels sets components apart.",
