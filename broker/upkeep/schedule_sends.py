@@ -7,7 +7,7 @@ from broker.schedules.positions import Fired
 from broker.send.intake import MessageIntake, require_key
 from broker.send.planner import SendPlanner
 from sprocket.remoting.bodies.schedule import Schedule
-from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codec.java_hash import java_hash_index
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader
@@ -76,4 +76,4 @@ class ScheduleSends:
     def _queue_of(self, topic: str, sharding_key: str) -> int:
         config = self._core.topics.get(topic)
         queues = 0 if config is None else config.write_queue_nums
-        return abs(java_hash_code(sharding_key)) % queues if queues else _ANY_QUEUE
+        return java_hash_index(sharding_key, queues) if queues else _ANY_QUEUE

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.send.consistent_hash import consistent_hash
 from sprocket.remoting.bodies.client import MessageQueue
-from sprocket.remoting.codec.java_hash import java_hash_code
+from sprocket.remoting.codec.java_hash import java_hash_code, java_hash_index
 
 
 class RoundRobin:
@@ -62,8 +62,7 @@ class RoundRobin:
 
 def by_sharding_key(route: TopicRoute, key: str) -> MessageQueue:
     """Return the queue of `key`: the same one as long as the route has the same queues."""
-    # Java takes the remainder first, whose sign is that of the hash, and then its absolute value.
-    return route.publish[abs(java_hash_code(key)) % len(route.publish)]
+    return route.publish[java_hash_index(key, len(route.publish))]
 
 
 def by_consistent_hash(route: TopicRoute, key: str) -> MessageQueue:

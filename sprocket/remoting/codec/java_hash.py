@@ -3,6 +3,12 @@
 import struct
 
 
+def java_hash_index(text: str, count: int) -> int:
+    """Return which of `count` queues a sharding key has."""
+    # Java takes the remainder first, whose sign is that of the hash, and then its absolute value.
+    return abs(java_hash_code(text)) % count
+
+
 def java_hash_code(text: str) -> int:
     """Return `String.hashCode`: a signed 32-bit number over UTF-16 units."""
     value = 0
