@@ -13,11 +13,11 @@ import msgspec
 from replicate.protocol.marks import CLUSTER_ID
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.common.config.configuration import read
-from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.common.errors import ConfigError
 from sprocket.metrics.settings import ExporterType, MetricsSettings
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
-from sprocket.remoting.tls.settings import TlsSettings
+from sprocket.remoting.tls.settings import TlsSettings, file_properties
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
@@ -40,10 +40,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_
         """Return the TLS settings, None for plain connections.  Raises ConfigError."""
         if not self.tls_config:
             return None
-        place = Path(self.tls_config)
-        file = place / "client.properties" if place.is_dir() else place
-        given = {"tls.enable": "true", "tls.config.file": str(file)}
-        return read([TlsSettings], [], overrides=given).of(TlsSettings)
+        return read([TlsSettings], [], overrides=file_properties(Path(self.tls_config))).of(TlsSettings)
 
 
 class LinkConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
@@ -122,9 +119,7 @@ def load_config(path: Path) -> Config:
     """Return the configuration in a file.  Raises ConfigError."""
     try:
         return parse_config(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
-    except SprocketError as error:
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
 
 

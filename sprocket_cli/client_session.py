@@ -124,14 +124,12 @@ def tool_tls() -> "TlsSettings | None":
     Source: RocketMQ 5.3.3, ``tools.sh``: JAVA_OPT with ``-Dtls.enable=true`` and ``-Dtls.config.file=...``.
     """
     from sprocket.common.config.configuration import read
-    from sprocket.remoting.tls.settings import TLS_VARIABLE, TlsSettings, system_properties
+    from sprocket.remoting.tls.settings import TLS_VARIABLE, TlsSettings, file_properties, system_properties
 
     given = system_properties(os.environ)
     place = os.environ.get(TLS_VARIABLE)
     if place:
-        folder = Path(place)
-        file = folder / "client.properties" if folder.is_dir() else folder
-        given |= {"tls.enable": "true", "tls.config.file": str(file)}
+        given |= file_properties(Path(place))
     settings = read([TlsSettings], [], overrides=given).of(TlsSettings)
     return settings if settings.enable else None
 

@@ -238,6 +238,12 @@ def system_properties(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def file_properties(place: Path) -> dict[str, str]:
+    """Return the TLS keys that use a client.properties, or the one in a folder."""
+    file = place / "client.properties" if place.is_dir() else place
+    return {"tls.enable": "true", "tls.config.file": str(file)}
+
+
 def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
