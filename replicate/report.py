@@ -5,7 +5,7 @@ read last, so the number of missing messages is then a lower bound.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,9 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.stats import TopicOffset
+
+# Checkpoint of a queue of which nothing was copied yet.
+_NOTHING: Final = Checkpoint("", 0, 0, 0)
 
 
 class QueueReport(msgspec.Struct, rename="camel"):
@@ -116,16 +119,16 @@ def _checkpoints(target: Cluster, source: str) -> dict[MessageQueue, Checkpoint]
 
 
 def _queue(place: MessageQueue, known: Checkpoint | None, extent: TopicOffset | None, clock: Clock) -> QueueReport:
-    copied_to = 0 if known is None else known.next_offset
-    end = extent.max_offset if extent is not None else 0 if known is None else known.source_end
-    begin = copied_to if known is not None or extent is None else extent.min_offset
+    is_new = known is None
+    known = known or _NOTHING
+    begin = extent.min_offset if is_new and extent is not None else known.next_offset
+    end = known.source_end if extent is None else extent.max_offset
     lag = max(0, end - begin)
-    copied_ms = 0 if known is None else known.copied_ms
-    lag_s = (clock.wall_ms() - copied_ms) / 1000 if lag and copied_ms else 0.0
-    missed, refused, blocked = (0, 0, "") if known is None else (known.missed, known.refused, known.blocked)
+    lag_s = (clock.wall_ms() - known.copied_ms) / 1000 if lag and known.copied_ms else 0.0
     return QueueReport(
-        place.topic, place.broker_name, place.queue_id, copied_to, end, lag, lag_s, missed, refused, blocked
-    )
+        place.topic, place.broker_name, place.queue_id, known.next_offset, end, lag, lag_s, known.missed,
+        known.refused, known.blocked,
+    )  # fmt: skip
 
 
 async def _groups(config: LinkConfig, source: Cluster, target: Cluster) -> list[GroupReport]:
