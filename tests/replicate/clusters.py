@@ -1,7 +1,6 @@
 """Clusters of one broker each, and replicators in this process, for the tests of replication."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from replicate.config import Config, parse_config
@@ -31,13 +30,6 @@ async def replicating(config: Config, name: str = "test") -> AsyncIterator[Repli
         yield replication
     finally:
         await replication.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition` holds."""
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def two_brokers() -> Iterator[tuple[Broker, Broker]]:

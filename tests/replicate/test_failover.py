@@ -12,7 +12,8 @@ from replicate.config import Config
 from sprocket import Message
 from sprocket.testing import Broker
 from sprocket_cli.main import main
-from tests.replicate.clusters import replicating, until
+from tests.replicate.clusters import replicating
+from tests.waiting import until
 
 
 def _file(path: Path, one: Broker, other: Broker) -> Path:
@@ -78,7 +79,7 @@ async def test_a_lost_cluster_is_replaced_and_comes_back(tmp_path: Path) -> None
             assert status == 0 and report["after"]["phase"] == "failed-over"
 
             await until(lambda: not replication.links[0].is_copying())
-            await _send(east, b"late")  # a producer that did not hear of it
+            await _send(east, b"late")  # a producer that was not stopped
             assert await _read(west, "workers", b"east 9") == [b"east %d" % number for number in range(5, 10)]
             await _send(west, b"west 0")
             status, report = await _type(path, "failback", "--finish")

@@ -12,7 +12,8 @@ from sprocket import Message
 from sprocket.client.message import ReceivedMessage
 from sprocket.testing import Broker
 from tests.metrics.prometheus_page import scrape_here
-from tests.replicate.clusters import LIMIT_S, config_of, replicating, two_brokers, until
+from tests.replicate.clusters import LIMIT_S, config_of, replicating, two_brokers
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
