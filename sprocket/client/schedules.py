@@ -20,7 +20,7 @@ from sprocket.remoting.bodies.topic import PERM_WRITE
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.namespaces import with_namespace, without_namespace
 
-# Those that a broker gives each message anew.
+# Properties that each message of a schedule gets from its broker.
 _NOT_KEPT = frozenset({names.UNIQ_KEY, names.WAIT})
 
 

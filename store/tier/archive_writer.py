@@ -283,7 +283,7 @@ class ArchiveWriter:
             return
         there = await self._in_thread(decode, found.content)
         if self._manifest is None:
-            # Somebody was faster: the next claim begins anew.
+            # Somebody was faster: the next claim starts again.
             raise failure or Unavailable("manifest: another master claimed it at the same time")
         if there.writer != self.manifest.writer:
             raise Fenced(

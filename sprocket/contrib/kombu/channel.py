@@ -236,7 +236,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         return reader
 
     def _reopen(self, queue: str) -> None:
-        """Subscribe anew after a change of bindings."""
+        """Subscribe again after a change of bindings."""
         if queue in self._readers:
             self._close_reader(queue)
             if queue in self._active_queues:

@@ -171,7 +171,7 @@ class TieredReads:
         if self._view is None or self._config().tiered_storage_level is TieredStorageLevel.DISABLE:
             return None
         low = self._view.ranges.min_offset(topic, queue_id, self._clock.wall_ms())
-        # A queue that begins anew, because its topic was deleted, has nothing there yet.
+        # A queue that starts at 0 again, because its topic was deleted, has nothing there yet.
         return low if low is not None and low < self._store.max_offset(topic, queue_id) else None
 
     # Messages
