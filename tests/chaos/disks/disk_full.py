@@ -10,7 +10,6 @@ Prints one line of JSON.  Status 77: this machine does not allow mounts.
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import SprocketError
-from tests.chaos.disks.loop_disk import MIB, SKIPPED, CannotMount, LoopDisk, mount_tmpfs, unmount_all
+from tests.chaos.disks.loop_disk import MIB, SKIPPED, CannotMount, LoopDisk, fill, mount_tmpfs, unmount_all
 from tests.chaos.load import PROPERTIES, Load, Refused
 from tests.chaos.nursery import BrokerEnded, ChaosBroker, Nursery
 
@@ -94,15 +93,7 @@ class FullDisk:
 
     def _fill(self) -> None:
         """Leave some bytes free, down to none, at random."""
-        free = os.statvfs(self._root)  # all of it is the broker's: it runs as root, because only root may mount
-        size = free.f_bfree * free.f_frsize - self._dice.choice((0, self._dice.randrange(_FREE_MAX_BYTES)))
-        with self._filler.open("wb") as file:
-            while size > 0:
-                try:
-                    os.posix_fallocate(file.fileno(), 0, size // 4096 * 4096)
-                    return
-                except OSError:
-                    size -= MIB // 8  # the file system keeps some of what it says is free
+        fill(self._filler, self._dice.choice((0, self._dice.randrange(_FREE_MAX_BYTES))))
 
     async def _send_until_refused(self) -> None:
         try:

@@ -35,6 +35,19 @@ def _run(*command: str) -> None:
         raise CannotMount(f"{' '.join(command)}: {detail}") from None
 
 
+def fill(filler: Path, left_bytes: int = 0) -> None:
+    """Fill the file system of `filler` with that file, up to about `left_bytes`.  All of it is the caller's: root's."""
+    space = os.statvfs(filler.parent)
+    size = space.f_bfree * space.f_frsize - left_bytes
+    with filler.open("wb") as file:
+        while size > 0:
+            try:
+                os.posix_fallocate(file.fileno(), 0, size // 4096 * 4096)
+                return
+            except OSError:
+                size -= MIB // 8  # the file system keeps some of what it says is free
+
+
 def mount_tmpfs(directory: Path, size_mib: int) -> None:
     """Mount an empty tmpfs; raises CannotMount."""
     directory.mkdir(parents=True, exist_ok=True)

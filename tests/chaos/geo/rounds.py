@@ -8,7 +8,6 @@ Status 1 if something was lost, doubled, out of order, or did not heal; 77 if th
 
 import argparse
 import asyncio
-import os
 import random
 import statistics
 import sys
@@ -23,7 +22,7 @@ from sprocket.common.errors import ClientError
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import CreateTopicRequestHeader
-from tests.chaos.disks.loop_disk import CannotMount
+from tests.chaos.disks.loop_disk import CannotMount, fill
 from tests.chaos.failover.disks import Disks
 from tests.chaos.failover.group import TOPIC, Program
 from tests.chaos.failover.lan import SKIPPED, Lan, NoNamespaces
@@ -313,15 +312,7 @@ async def fill_disk(rounds: Rounds, seconds: float) -> str:
     site, number = rounds.dice.choice(rounds.sites), rounds.dice.randrange(2)
     broker = site.brokers[number]
     filler = broker.directory / "filler"
-    space = os.statvfs(broker.directory)
-    size = space.f_bfree * space.f_frsize
-    with filler.open("wb") as file:
-        while size > 0:
-            try:
-                os.posix_fallocate(file.fileno(), 0, size // 4096 * 4096)
-                break
-            except OSError:
-                size -= 1 << 17  # the file system keeps some of what it says is free
+    fill(filler)
     await asyncio.sleep(seconds / 2)
     is_killed = rounds.dice.random() < 0.3
     if is_killed:
