@@ -6,7 +6,7 @@ import json
 import struct
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final
 
 from sprocket.common.errors import ClientError
@@ -388,10 +388,16 @@ async def read_queue(
     client: RemotingClient, address: str, topic: str, queue: int, offset: int
 ) -> list[tuple[int, str]]:
     """(queue offset, key) of every message from `offset` to the queue's end."""
+    return [found async for page in pages_of(client, address, topic, queue, offset) for found in records(page)]
+
+
+async def pages_of(
+    client: RemotingClient, address: str, topic: str, queue: int, offset: int
+) -> AsyncIterator[bytes | memoryview]:
+    """Yield the records of a queue from `offset` to its end, as the broker sends them."""
     asked = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue)
     response = await client.invoke(address, RequestCode.GET_MAX_OFFSET, asked, timeout_s=_TIMEOUT_S)
     end = response.header(GetMaxOffsetResponseHeader).offset
-    messages: list[tuple[int, str]] = []
     while offset < end:
         pull = PullMessageRequestHeader(
             consumer_group="chaos_check",
@@ -409,9 +415,8 @@ async def read_queue(
         if response.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY):
             raise Moved(f"{topic} queue {queue}: {offset} is gone")
         assert response.code == ResponseCode.SUCCESS, (topic, queue, offset, end, response)
-        messages += records(response.body)
+        yield response.body
         offset = response.header(PullMessageResponseHeader).next_begin_offset
-    return messages
 
 
 def records(body: bytes | memoryview) -> list[tuple[int, str]]:

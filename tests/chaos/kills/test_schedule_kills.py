@@ -12,11 +12,9 @@ from sprocket.remoting.bodies.schedule import CatchUp, Schedule
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
-from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from sprocket.remoting.headers.schedule import SetScheduleRequestHeader
 from tests.broker.controller.rig import group
-from tests.chaos.load import PROPERTIES, QUEUES, TOPIC, create_topic
+from tests.chaos.load import PROPERTIES, QUEUES, TOPIC, create_topic, pages_of
 from tests.chaos.nursery import ChaosBroker, Nursery
 
 SCHEDULES = 60
@@ -39,19 +37,9 @@ async def fired(client: RemotingClient, address: str) -> Counter[tuple[str, int]
     """How often each fire time of each schedule is in the log."""
     found: Counter[tuple[str, int]] = Counter()
     for queue_id in range(QUEUES):
-        asked = GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=queue_id)
-        answer = await client.invoke(address, RequestCode.GET_MAX_OFFSET, asked, timeout_s=30)
-        offset, end = 0, answer.header(GetMaxOffsetResponseHeader).offset
-        while offset < end:
-            pull = PullMessageRequestHeader(
-                consumer_group="check", topic=TOPIC, queue_id=queue_id, queue_offset=offset, max_msg_nums=32,
-                sys_flag=0b100, commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0,
-            )  # fmt: skip
-            answer = await client.invoke(address, RequestCode.PULL_MESSAGE, pull, timeout_s=30)
-            assert answer.code == ResponseCode.SUCCESS, answer.remark
-            for message in decode_records(bytes(answer.body), MessageQueue(TOPIC, "b", queue_id)):
+        async for page in pages_of(client, address, TOPIC, queue_id, 0):
+            for message in decode_records(bytes(page), MessageQueue(TOPIC, "b", queue_id)):
                 found[message.properties["SCHEDULE_NAME"], int(message.properties["SCHEDULE_TIME_MS"])] += 1
-            offset = answer.header(PullMessageResponseHeader).next_begin_offset
     return found
 
 
