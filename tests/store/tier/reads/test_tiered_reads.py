@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.filter.sql_filter import compiled
+from broker.filter.sql_filter import SqlFilter
 from broker.filter.subscription_filter import tag_filter
 from store.config.tier_read_config import TieredStorageLevel
 from store.message_store import MessageStore
@@ -99,7 +99,7 @@ async def test_tags_and_sql_choose_among_archived_messages(stores: Stores) -> No
     wanted = tag_filter("t0 || t4")
     expected = [record for record in made.before["Orders", 0] if tags_of(record) in ("t0", "t4")]
     assert bodies(await made.queue("Orders", 0, wanted)) == bodies(expected)
-    sql = compiled("color = 'blue'").record_filter()
+    sql = SqlFilter("color = 'blue'").record_filter()
     every = made.before["Returns", 1]
     expected = [record for record in every if b"color\x01blue" in bytes(record.properties)]
     assert bodies(await made.queue("Returns", 1, sql)) == bodies(expected)
