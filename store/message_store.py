@@ -110,15 +110,15 @@ class MessageStore:
         )  # fmt: skip
         self.cleaner = Cleaner(
             config, clock, disk=self.disk, log=self._commit_log, table=self._table, confirmation=self.confirmation,
-            group_commit=self._group_commit, compaction=self.compaction, notify=notify, workers=workers,
+            group_commit=self._group_commit, queue_flush=self._queue_flush, compaction=self.compaction, notify=notify,
+            workers=workers,
         )  # fmt: skip
         self._removal = QueueRemoval(self._commit_log, self._table, self._books, self.cleaner, self.confirmation)
         self._removal.on_topic_removed.append(self.compaction.forget)
         self._pressure = self.cleaner.pressure
         self.kernel_reads = KernelReads(self._commit_log, self._table, self._reader, self.compaction.is_compacted)
         self.statistics = StoreStatistics(clock, self._reader, on_slow_put=self._pressure.append_was_slow)
-        self._queue_flush.on_tick.append(self.statistics.sample)
-        self._queue_flush.on_tick.append(lambda: notify(self._table.rest))
+        self._queue_flush.on_tick.extend((self.statistics.sample, lambda: notify(self._table.rest)))
         # Called in the owner thread: `on_arrival` once per batch when its messages become visible,
         # `on_arrival_of` the same for one topic, `on_failure` once if the disk fails.
         self.on_arrival: list[ArrivalListener] = self.confirmation.on_arrival
@@ -150,28 +150,28 @@ class MessageStore:
         self._lock = self.disk.lock(root / "lock")
         _LOCKED()
         try:
-            self._recover()
+            trusted_offset = self._recover()
         except BaseException:
             self._close()
             raise
         self._group_commit.start()
-        self._queue_flush.start(self.flushed_offset)
+        self._queue_flush.start(trusted_offset)
         self.cleaner.start()
         self.compaction.start()
         self.index.start()
 
-    def _recover(self) -> None:
-        books = self._books
-        report = self.recovery = books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
+    def _recover(self) -> int:
+        report = self.recovery = self._books.recover(self._tags_codes, check_crc=self.config.check_crc_on_recover)
         _RECOVERED()
-        self.compaction.load(books.deleted.offset_of)
+        self.compaction.load(self._books.deleted.offset_of)
         self._reader.cold.begin(self._table)
-        self.confirmation.begin(books.store_timestamp)
-        self.index.load(books.index_timestamp, clean=books.was_clean)
+        self.confirmation.begin(self._books.store_timestamp)
+        self.index.load(self._books.index_timestamp, clean=report.was_clean)
         _log.info(
-            "event=store_started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", books.was_clean,
+            "event=store_started clean=%s log_min=%d log_max=%d walked_from=%d records=%d rebuilt=%s", report.was_clean,
             self._commit_log.min_offset, report.end_offset, report.start_offset, report.records, report.rebuilt,
         )  # fmt: skip
+        return report.start_offset
 
     def shutdown(self) -> None:
         """Flush everything, write the checkpoint and remove `abort`.  After a disk failure, only close."""

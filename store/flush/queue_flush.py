@@ -61,7 +61,9 @@ class QueueFlush:
         self._notify = notify
         self._failed = failed
         self._last_thorough = clock.monotonic()
-        self._checkpoint_offset = 0
+        # Physical offset up to which the list of queues on the disk reaches.
+        self.listed_offset = 0
+        self._is_asked = False
         self._busy = threading.Lock()
         self._pause = threading.Event()
         self._is_full = False
@@ -78,10 +80,15 @@ class QueueFlush:
         self._thorough_interval_s = config.flush_consume_queue_thorough_interval / 1000
         self._worker.pace(config.flush_interval_consume_queue / 1000)
 
-    def start(self, flushed_offset: int) -> None:
-        """Start the thread; the log was on the disk up to `flushed_offset`."""
-        self._checkpoint_offset = flushed_offset
+    def start(self, listed_offset: int) -> None:
+        """Start the thread; log and queues are on the disk up to `listed_offset`, and the notes say so."""
+        self.listed_offset = listed_offset
         self._worker.start()
+
+    def hurry(self) -> None:
+        """Flush all queues and write the checkpoint now, because retention waits."""
+        self._is_asked = True
+        self._worker.wake()
 
     def stop(self) -> None:
         """End the thread."""
@@ -104,13 +111,13 @@ class QueueFlush:
             _BEFORE_CHECKPOINT()
             self._write(checkpoint, queue_list)
             _AFTER_CHECKPOINT()
-            self._checkpoint_offset = checkpoint.confirm_phy_offset
+            self.listed_offset = checkpoint.confirm_phy_offset
 
     def tick(self) -> None:
         """Flush what is due now.  Raises as `flush_all`."""
         now = self._clock.monotonic()
-        is_thorough = now - self._last_thorough >= self._thorough_interval_s
-        if is_thorough or self._snapshot().confirm_phy_offset - self._checkpoint_offset >= _CHECKPOINT_LOG_BYTES:
+        is_thorough, self._is_asked = self._is_asked or now - self._last_thorough >= self._thorough_interval_s, False
+        if is_thorough or self._snapshot().confirm_phy_offset - self.listed_offset >= _CHECKPOINT_LOG_BYTES:
             self._last_thorough = now
             self.flush_all()
         else:

@@ -32,6 +32,7 @@ from store.disk.disk import Disk, DiskFile
 from store.flush.confirm_mark import ConfirmMark
 from store.flush.confirmation import Confirmation
 from store.flush.group_commit import GroupCommit, Notify
+from store.flush.queue_flush import QueueFlush
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.logic_queue import LogicQueue
@@ -97,6 +98,7 @@ class Cleaner:
         table: ConsumeQueueTable,
         confirmation: Confirmation,
         group_commit: GroupCommit,
+        queue_flush: QueueFlush,
         compaction: Compacting,
         notify: Notify,
         workers: Workers,
@@ -108,6 +110,7 @@ class Cleaner:
         self._table = table
         self._confirmation = confirmation
         self._group_commit = group_commit
+        self._queue_flush = queue_flush
         self._compaction = compaction
         self._notify = notify
         self.pressure = BackPressure(config, clock, group_commit.flushing_s, self._look_soon)
@@ -258,29 +261,33 @@ class Cleaner:
         is_short = reason in (Reason.SPACE, Reason.FORCED)
         if is_short and self._pinned.must_wait(self._config.destroy_maped_file_interval_forcibly):
             return
-        segment = self._oldest_segment(look.leases, now_ms)
         compacted_from = self._compaction.held_from()
+        segment = self._oldest_segment(look.leases, now_ms, compacted_from)
         if compacted_from is not None and compacted_from < segment.end:
             self._compaction.hurry()
+        if self._queue_flush.listed_offset < segment.end < segment.flushed_offset:
+            self._queue_flush.hurry()
         if is_removable(segment, reason):
             self._is_stuck = False
             self._detach_oldest(reason, look)
         elif is_short and not self._is_stuck:
             self._is_stuck = True
             _log.warning(
-                "event=nothing_to_remove reason=%s disk_used=%.3f leases=%d log_min=%d archived_end=%s",
+                "event=nothing_to_remove reason=%s disk_used=%.3f leases=%d log_min=%d archived_end=%s queues_end=%d",
                 reason.value, look.use.highest, len(look.leases), self._commit_log.min_offset, self._archived_end,
+                self._queue_flush.listed_offset,
             )  # fmt: skip
 
-    def _oldest_segment(self, leases: Iterable[Lease], now_ms: int) -> Segment:
+    def _oldest_segment(self, leases: Iterable[Lease], now_ms: int, compacted_from: int | None) -> Segment:
         log = self._commit_log
         start, size = log.min_offset, log.segment_bytes
         times = [partial(log.segment_time, start + size * k) for k in range(LOOK_AHEAD + 1)]
         expired = is_expired(now_ms, self._config.file_reserved_time, times)
         flushed = self._confirmation.flushed_offset
-        needed = [offset for offset in (self._compaction.held_from(), self._archived_end) if offset is not None]
+        needed = (compacted_from, self._archived_end, self._queue_flush.listed_offset)
         return Segment(
-            start, start + size, expired, held_from(leases), flushed, log.wrote_offset, min(needed, default=None)
+            start, start + size, expired, held_from(leases), flushed, log.wrote_offset,
+            min(offset for offset in needed if offset is not None),
         )  # fmt: skip
 
     def _detach_oldest(self, reason: Reason, look: Look) -> None:

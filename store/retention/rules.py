@@ -80,7 +80,7 @@ class Segment(NamedTuple):
     held_from: int | None
     flushed_offset: int
     wrote_offset: int
-    # The lowest offset that compaction or the archive has not taken in; None without one.
+    # The lowest offset that compaction, the archive or the list of queues has not taken in; None without one.
     needed_from: int | None = None
 
 
@@ -108,8 +108,9 @@ def is_removable(segment: Segment, reason: Reason) -> bool:
     """Return whether the oldest segment may be removed.
 
     Never the last one, and never one that is not on the disk or whose successor is not, or with messages that
-    compaction or the archive has not taken in, even if the disk is full: then sends are refused.  A lease keeps it
-    unless the disk is nearly full.
+    compaction, the archive or the list of queues has not taken in, even if the disk is full: then sends are refused.
+    Without its records and its entry in the list, a queue would give its last offsets a second time after a crash.  A
+    lease keeps it unless the disk is nearly full.
     """
     if segment.end >= segment.wrote_offset or segment.end >= segment.flushed_offset:
         return False

@@ -82,7 +82,7 @@ class Month:
             self.sent[queue_id].append(body)
             stores.clock.advance(60.0)
         store.flush()
-        flush_queues(store)  # the disk drops a file long after its queue entries were synced
+        flush_queues(store)  # the disk drops a file only after its queue entries were synced
         source = FakeSource(store)
         source.min_offset = store.first_physical_offset
         writer = writer_of(objects, source, stores.clock, incarnation=f"day{day}")

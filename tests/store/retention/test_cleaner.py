@@ -116,6 +116,30 @@ def test_compaction_is_not_hurried_while_only_the_archive_holds_a_file(
     assert not hurried
 
 
+@pytest.mark.parametrize("kills", [1, 2])
+def test_no_segment_goes_before_its_queue_entries_are_on_the_disk(cleaned: CleanedStore, kills: int) -> None:
+    cleaned.fill(2, topic="Quiet")
+    for topic, segments in (("Quiet", 2), ("Orders", 3)):
+        for _ in range(segments * PER_SEGMENT):
+            cleaned.store.append([message(topic=topic, body=BODY)])
+    cleaned.workers["store-flush"].take_turn()  # the log alone
+    cleaned.run_notified()
+    for _ in range(kills):
+        cleaned.disk.log_used = 0.88
+        cleaned.clean(rounds=2)
+        assert cleaned.segments() == [1, 2, 3, 4, 5, 6]
+        cleaned.disk.log_used = 0.5
+        cleaned.reopen(crash=True)
+    # With segments up to 3 gone, the queue would go on at 6: its offsets up to 12 would be given a second time.
+    assert cleaned.range("Quiet") == (3, 12)
+    cleaned.flush()
+    cleaned.disk.log_used = 0.88
+    cleaned.clean(rounds=2)
+    assert cleaned.segments() == [6]
+    cleaned.reopen(crash=True)
+    assert cleaned.range("Quiet") == (12, 12)
+
+
 def test_asked_to_clean_now(cleaned: CleanedStore) -> None:
     cleaned.fill(8, hours_each=20)
     cleaned.store.cleaner.clean_now()
