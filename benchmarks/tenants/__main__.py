@@ -5,7 +5,7 @@
 The hostile one floods, subscribes badly and reads cold data.  Both use one broker.  There are two controls.  One is a
 harmless tenant, which sends and pulls at the rate of that quota: what the quota lets it have.  The other is the hostile
 tenant at another broker of the same machine: what it costs then is processor time.  The four come by turns, in slices.
-  The broker's old messages are taken out of the page cache before each slice.
+The broker's old messages are taken out of the page cache before each slice.
 "Broker CPU" is the processor time of the good tenant's broker, in s per s.
 """
 

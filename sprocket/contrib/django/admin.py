@@ -1,4 +1,4 @@
-"""Pages of Django's admin: tasks, of which failed ones can run again, and the outbox."""
+"""Pages of Django's admin: tasks and the outbox.  Their actions try failed tasks and messages again."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class _ReadOnly(admin.ModelAdmin):
         return False
 
     def _may_act(self, request: Any) -> bool:
-        """Whether the visitor may use the actions: who may change the model, although no field can be edited."""
+        """Return whether the visitor may use the actions.  They need the right to change, though no field can be."""
         return bool(super().has_change_permission(request))
 
     def get_actions(self, request: Any) -> dict[str, Any]:
