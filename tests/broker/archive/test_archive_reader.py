@@ -47,10 +47,12 @@ async def fill(source: Served, first: int, count: int = COUNT) -> None:
         await source.client.send(body(number), queue_id=number % 2, KEYS=f"k{number}", TAGS=f"t{number % 3}")
 
 
-async def closed(root: Path, source: Served) -> None:
-    """Wait until the archive has all closed files."""
+async def closed(root: Path, source: Served) -> int:
+    """Wait until the archive has all closed files; return the end of queue 0 in it."""
     end = source.broker.store.wrote_offset
-    await archived_to(root, end - end % SEGMENT_BYTES)
+    manifest = await archived_to(root, end - end % SEGMENT_BYTES)
+    queues = [queue for segment in manifest.segments for queue in segment.queues or ()]
+    return max(queue.end for queue in queues if (queue.topic, queue.queue_id) == (TOPIC, 0))
 
 
 def url(root: Path) -> str:
@@ -95,8 +97,8 @@ async def test_consumers_read_find_and_follow_what_another_broker_archived(tmp_p
         # Before there is an archive the reader runs, and has nothing.
         assert TOPIC not in one.broker.topics
         await fill(source, 0)
-        await closed(tmp_path, source)
-        await until(lambda: ready(one))
+        end = await closed(tmp_path, source)
+        await until(lambda: ready(one) and one.broker.store.max_offset(TOPIC, 0) == end)
         got = {queue_id: await pulled(one, queue_id) for queue_id in (0, 1)}
         for queue_id, found in got.items():
             sent = [body(n) for n in range(queue_id, COUNT, 2)]
