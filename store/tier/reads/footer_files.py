@@ -75,7 +75,8 @@ def _missing(folder: Path, manifest: Manifest) -> list[SegmentEntry]:
     wanted = {segment.footer_sha256: segment for segment in _newest(manifest.segments)}
     there = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set[str]()
     for name in there.difference(wanted):
-        (folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            (folder / name).unlink()
     return [segment for name, segment in wanted.items() if name not in there]
 
 

@@ -23,10 +23,7 @@ class QueueRanges:
     """
 
     def __init__(
-        self,
-        manifest: Manifest,
-        listed: Mapping[str, Sequence[QueueRange]],
-        serves: Callable[[str], bool] = lambda topic: True,
+        self, manifest: Manifest, listed: Mapping[str, Sequence[QueueRange]], serves: Callable[[str], bool]
     ) -> None:
         self.manifest = manifest
         self._pieces: dict[tuple[str, int], list[Piece]] = {}
