@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import Message
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.extras import missing_package
@@ -55,12 +54,9 @@ def add(
     """
     connection = session if isinstance(session, sa.Connection) else session.connection()
     row = new_row(message, key, (clock or SystemClock()).wall_ms())
-    lock = lock_text(row)
-    if connection.dialect.name == "postgresql":
-        if lock is not None:
-            connection.execute(_LOCK, {"text": lock})
-    elif connection.dialect.name != "sqlite":
-        raise IllegalArgument(f"no relay reads {connection.dialect.name}; the outbox needs PostgreSQL or SQLite")
+    lock = lock_text(row, connection.dialect.name)
+    if lock is not None:
+        connection.execute(_LOCK, {"text": lock})
     connection.execute(_ROWS.insert(), row)
 
 

@@ -22,11 +22,8 @@ def add(message: Message, *, key: str | None = None, using: str | None = None, c
     if not connection.in_atomic_block:
         raise IllegalArgument("no transaction is open; write to the outbox in `with transaction.atomic()`")
     row = new_row(message, key, (clock or SystemClock()).wall_ms())
-    lock = lock_text(row)
-    if connection.vendor == "postgresql":
-        if lock is not None:
-            with connection.cursor() as cursor:
-                cursor.execute(LOCK_KEY.replace("$1", "%s"), [lock])
-    elif connection.vendor != "sqlite":
-        raise IllegalArgument(f"no relay reads {connection.vendor}; the outbox needs PostgreSQL or SQLite")
+    lock = lock_text(row, connection.vendor)
+    if lock is not None:
+        with connection.cursor() as cursor:
+            cursor.execute(LOCK_KEY.replace("$1", "%s"), [lock])
     OutboxRow.objects.using(alias).create(**row)
