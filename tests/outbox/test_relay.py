@@ -25,7 +25,6 @@ from sprocket.outbox.relay import Relay, RelaySettings, status_of
 from sprocket.testing import Broker
 from tests.clock import ManualClock
 from tests.sprocket_cli.programs import COMMAND
-from tests.waiting import until
 
 _KEYS = [f"order-{number}" for number in range(6)]
 _STEPS = 30
@@ -103,22 +102,32 @@ async def test_relays_that_are_killed_at_every_step_send_each_row_once_and_in_or
 ) -> None:
     await create(url)
     log = tmp_path / "log"
-    deaths = ["outbox.after_lease=kill@2", "outbox.after_send=kill@9", "outbox.after_delete=kill@2"]
+    deaths = {
+        "late-0": "outbox.after_lease=kill@2",
+        "late-1": "outbox.after_send=kill@9",
+        "late-2": "outbox.after_delete=kill@2",
+    }
+    steps = dict.fromkeys(_KEYS, _STEPS) | dict.fromkeys(deaths, 0)
     short = ("--batch", "7", "--lease-s", "6")
     writers = asyncio.gather(*(write(url, topic, key) for key in _KEYS))
     # Another relay is at work all the time, and takes over from the dead.
     with relaying(url, broker.namesrv, log, *short) as survivor:
-        for death in deaths:
+        for key, death in deaths.items():
             with relaying(url, broker.namesrv, log, *short, dies=death) as relay:
-                await until(lambda relay=relay: relay.poll() is not None)  # type: ignore[misc]
+                # The other relay must not have all rows before this one has enough of them to die.
+                async with asyncio.timeout(60):
+                    while relay.poll() is None:
+                        await write(url, topic, key, steps[key], steps[key] + 3)
+                        steps[key] += 3
                 assert relay.returncode == -signal.SIGKILL, log.read_text()
-            await write(url, topic, f"late-{deaths.index(death)}", 0, 3)
+            await write(url, topic, key, steps[key], steps[key] + 3)
+            steps[key] += 3
         await writers
         await emptied(url)
         survivor.send_signal(signal.SIGTERM)
         assert survivor.wait(60) == 0, log.read_text()
-    found = await received(broker.namesrv, topic, len(_KEYS) * _STEPS + 9)
-    assert found == {key: list(range(_STEPS)) for key in _KEYS} | {f"late-{n}": [0, 1, 2] for n in range(3)}
+    found = await received(broker.namesrv, topic, sum(steps.values()))
+    assert found == {key: list(range(number)) for key, number in steps.items()}
 
 
 async def test_a_row_that_no_broker_takes_fails_and_stops_its_own_key_alone(
