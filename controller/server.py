@@ -106,7 +106,9 @@ class Controller:
         self.export = MetricsExport(
             config, self.metrics.read, self._clock, host=config.bind_address, scope="controller"
         )
-        self._server = RemotingServer(self.routes, config, port=config.own.port, on_bug=on_fatal, tls=server_tls)
+        self._server = RemotingServer(
+            self.routes, config, port=config.own.port, on_bug=on_fatal, tls=server_tls, clock=self._clock
+        )
         self._server.on_close.append(self._channel_closed)
 
     @property

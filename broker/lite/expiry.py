@@ -50,7 +50,7 @@ class LiteExpiry:
         groups = self._admission.groups_by_parent()
         for parent, minutes in self._admission.expirations().items():
             if minutes > 0:
-                await in_turns(self._learn(parent))
+                await in_turns(self._learn(parent), core.clock.monotonic)
                 before_ms = core.clock.wall_ms() - max(minutes * _MINUTE_MS, min_ms)
                 await self._delete_idle(parent, before_ms, groups.get(parent, ()))
         for parent in self._queues.parents():

@@ -85,7 +85,7 @@ class ConsumerLag:
 
     async def look(self) -> None:
         """Compute the lag of all groups."""
-        await in_turns(self._steps())
+        await in_turns(self._steps(), self._core.clock.monotonic)
 
     def _steps(self) -> Generator[None, None, None]:
         rows: list[GroupLag] = []

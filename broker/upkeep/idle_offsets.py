@@ -32,7 +32,7 @@ class IdleOffsets(Service):
 
     async def clean(self) -> None:
         """Delete the offsets that are idle now."""
-        await in_turns(self._steps())
+        await in_turns(self._steps(), self._core.clock.monotonic)
 
     def _steps(self) -> Generator[None, None, None]:
         core = self._core

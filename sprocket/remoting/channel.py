@@ -9,9 +9,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import count
 from math import inf
-from types import GeneratorType
+from types import CoroutineType, GeneratorType
 from typing import Any, cast
 
 from sprocket.common import limits
@@ -86,7 +87,7 @@ class RemotingChannel(Outgoing):
         # A client is asked little, and never stops reading.
         self._turn = turn or Turn(self._loop, slice_s=inf)
         self._pressure: ReadPressure | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in their order
         self._backlog: deque[Frame] = deque()
         self._is_waiting = False  # whether the backlog waits for a turn, and the peer is not read meanwhile
         self._is_ended = False  # whether the peer has sent its last byte, and responses must still be written
@@ -444,10 +445,15 @@ class RemotingChannel(Outgoing):
             self.reply(request, answer)
         elif answer is not None:
             task = self._loop.create_task(self._finish(answer, request))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(partial(self._finished, answer))
         if self._table.latency is not None and self._measured == measured:
             self._note_unanswered((request,))
+
+    def _finished(self, answer: object, task: "asyncio.Task[None]") -> None:
+        del self._tasks[task]
+        if isinstance(answer, CoroutineType):
+            answer.close()  # a task that is cancelled before its begin never awaits it
 
     async def _finish(self, answer: Awaitable[Result], request: Request[Any]) -> None:
         try:

@@ -1,7 +1,14 @@
 """The connection under the event loop that servers run on."""
 
+import asyncio
+import inspect
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
 import uvloop
 
+from sprocket.common.errors import SprocketError
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
@@ -52,3 +59,26 @@ def test_pieces_of_every_size_arrive_in_their_order() -> None:
     sizes = [300, 40_000, 1, 16_383, 16_384, 70_000, 5, 16_000, 16_000, 16_000, 16_000, 16_000, 0, 200_000, 7, 8]
     pieces = [bytes([97 + number]) * size for number, size in enumerate(sizes)]
     assert uvloop.run(_answered_in_pieces(pieces)) == b"".join(pieces)
+
+
+async def test_a_handler_whose_connection_ends_before_its_first_step_leaves_nothing_unawaited() -> None:
+    async def wait(request: Request[NoHeader]) -> Response:
+        return Response(body=request.body)
+
+    handlers = list[Coroutine[Any, Any, Response]]()
+
+    def begin(request: Request[NoHeader]) -> Coroutine[Any, Any, Response]:
+        handlers.append(wait(request))
+        asyncio.get_running_loop().call_soon(request.channel.connection_lost, None)
+        return handlers[0]
+
+    route = Route(RequestCode.HEART_BEAT, NoHeader, begin, Resource.NONE, Action.NONE)
+    server, client = RemotingServer(RouteTable([route]), ConnectionSettings("127.0.0.1")), RemotingClient()
+    await server.start()
+    try:
+        with pytest.raises(SprocketError):
+            await client.invoke(f"127.0.0.1:{server.port}", RequestCode.HEART_BEAT, timeout_s=0.2)
+    finally:
+        await client.close()
+        await server.stop()
+    assert inspect.getcoroutinestate(handlers[0]) == inspect.CORO_CLOSED

@@ -111,11 +111,11 @@ class LiteService(Service):
         ]  # fmt: skip
 
     async def _check_events(self) -> None:
-        await in_turns(self.events.check())
+        await in_turns(self.events.check(), self._core.clock.monotonic)
 
     async def _expire(self) -> None:
         timeout_s = self._core.config.broker.lite_subscription_check_timeout_mills / 1000
-        await in_turns(self.subscriptions.expire(timeout_s))
+        await in_turns(self.subscriptions.expire(timeout_s), self._core.clock.monotonic)
 
     def start(self) -> None:
         """Follow the messages of lite topics."""

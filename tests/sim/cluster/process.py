@@ -5,9 +5,11 @@ The project's asyncio code runs in it unchanged.  `asyncio.get_running_loop` is 
 
 import asyncio
 import contextlib
+import inspect
 import traceback
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tests.sim.cluster.scheduler import Event, Scheduler
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
     from tests.sim.cluster.network import Network
 
 T = TypeVar("T")
+
+
+def _close(coroutine: "CoroutineType[Any, Any, Any]") -> None:
+    """End a coroutine, and those that it was given if it never began: Python warns of one that nobody awaits."""
+    if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        for given in coroutine.cr_frame.f_locals.values():
+            if isinstance(given, CoroutineType):
+                given.close()
+    with contextlib.suppress(Exception):
+        coroutine.close()
 
 
 class Process:
@@ -71,8 +83,7 @@ class Process:
             for task in self._tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined] # killed is not forgotten
                 if not task.done():
-                    with contextlib.suppress(Exception):
-                        cast(Coroutine[Any, Any, Any], task.get_coro()).close()
+                    _close(cast("CoroutineType[Any, Any, Any]", task.get_coro()))
         finally:
             events._set_running_loop(None)
         self._tasks.clear()
