@@ -16,6 +16,7 @@ from broker.parts import BrokerParts
 from broker.periodic import Periodic
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.pause_gc import pause_gc
 from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -72,11 +73,12 @@ class Term:
         parts.retention.start()
         load_lasting()
         core.groups.load()
+        core.offsets.share_names(self._store.light_name)
         if self._last_offsets is None:
-            core.offsets.load()
+            with pause_gc():
+                core.offsets.load()
         else:
             core.offsets.take_over(self._last_offsets)
-        core.offsets.share_names(self._store.light_name)
         parts.deliveries.schedule.offsets.load()
         # A slave has yet to receive the rest of the log.
         if core.role.serves_group and core.offsets.clamp(self._store.max_offset):

@@ -47,9 +47,12 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
     offset_table: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> offset
     lmq_offset_table: dict[str, int] | None = None  # only with enableLmq, see `broker.topic.light_tables`
 
-    def offsets(self) -> OffsetMap:
-        """Return the offsets of all groups, including light ones; takes them out of the table."""
-        found = OffsetMap()
+    def offsets(self, name_of: Callable[[str], str] = str) -> OffsetMap:
+        """Return the offsets of all groups, including light ones; takes them out of the table.
+
+        `name_of` is that of `OffsetMap`.
+        """
+        found = OffsetMap(name_of)
         for key, queues in _taken(self.offset_table):
             if is_light(key):
                 topic, group = split(key)
@@ -87,7 +90,7 @@ class ConsumerOffsets(VersionedTable):
     def decode(self, content: bytes) -> None:
         """Take over the offsets of the file.  Raises ProtocolError."""
         table = loads(content, ConsumerOffsetTable)
-        self._offsets, self.data_version = table.offsets(), table.data_version
+        self._offsets, self.data_version = table.offsets(self._offsets.name_of), table.data_version
         logger.info("event=consumer_offsets_loaded count=%d", len(self._offsets))
 
     # Change of the broker's role: with a million offsets a write and a load take seconds
@@ -306,7 +309,7 @@ class ConsumerOffsets(VersionedTable):
 
     def replace(self, table: ConsumerOffsetTable) -> None:
         """Replace the table by a master's; offsets may be beyond the end of this replica's log."""
-        self._offsets = table.offsets()
+        self._offsets = table.offsets(self._offsets.name_of)
         self._pulls.clear()
         self.data_version = table.data_version
         self._changed()
@@ -386,8 +389,8 @@ class ConsumerOffsets(VersionedTable):
         return lambda: pretty(at_once(self._table(version, entries)))
 
     def share_names(self, name_of: Callable[[str], str]) -> None:
-        """Replace names of light topics by the equal ones that `name_of` returns, which are in memory anyway."""
-        self._offsets.share_names(name_of)
+        """Keep for names of light topics the equal ones that `name_of` returns, from now on."""
+        self._offsets.name_of = name_of
 
     def _write(self, content: bytes) -> None:
         _BEFORE_SAVE()

@@ -23,11 +23,15 @@ def split(key: str) -> tuple[str, str]:
 
 
 class OffsetMap:
-    """``topic@group`` -> queue id -> offset."""
+    """``topic@group`` -> queue id -> offset.
 
-    __slots__ = ("_light_sums", "light", "usual")
+    `name_of` returns an equal string of a light topic's name that is in memory anyway: a name takes 100 bytes.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_light_sums", "light", "name_of", "usual")
+
+    def __init__(self, name_of: Callable[[str], str] = str) -> None:
+        self.name_of = name_of
         self.usual: dict[str, dict[int, int]] = {}
         self.light: dict[str, dict[str, int]] = {}  # group -> light topic -> offset of its queue
         self._light_sums: Counter[str] = Counter()  # of `light`, by group
@@ -62,7 +66,7 @@ class OffsetMap:
             if topics is None:
                 topics = self.light[group] = {}
             before = topics.get(topic)
-            topics[topic] = offset
+            topics[topic if before is not None else self.name_of(topic)] = offset
             self._light_sums[group] += offset - (before or 0)
             return before
         key = topic + SEPARATOR + group
@@ -132,11 +136,6 @@ class OffsetMap:
                 return found
         begin = topic + SEPARATOR
         return {split(key)[1] for key in [k for k in self.usual if k.startswith(begin)]}
-
-    def share_names(self, name_of: Callable[[str], str]) -> None:
-        """Replace names of light topics by the equal ones that `name_of` returns: a name takes 100 bytes."""
-        for group, topics in self.light.items():
-            self.light[group] = {name_of(topic): offset for topic, offset in topics.items()}
 
 
 def _entries(

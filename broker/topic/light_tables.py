@@ -88,7 +88,7 @@ class LightConsumerOffsets(ConsumerOffsets):
                 self.changes += 1
         content = content or light_content
         if content is not None:
-            self._offsets, self.data_version = content.offsets(), content.data_version
+            self._offsets, self.data_version = content.offsets(self._offsets.name_of), content.data_version
         light = (light_content and light_content.lmq_offset_table) or {}
         for key, offset in light.items():
             self._offsets.put(*split(key), LIGHT_QUEUE_ID, offset)

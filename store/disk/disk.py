@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.atomic_file import sync_directory
-from sprocket.common.files.regular_file import open_regular, read_regular
+from sprocket.common.files.regular_file import open_regular, open_sized, read_regular
 from store.disk.file_system_sync import can_sync_file_systems, sync_file_system
 from store.disk.new_directories import NewDirectories, holders_of_missing
 from store.disk.real_file import Content, RealFile, as_store_error
@@ -214,18 +214,15 @@ class RealDisk:
 
     def open(self, path: Path, *, preallocate: bool) -> RealFile:
         try:
-            descriptor = open_regular(path, os.O_RDWR)
-            return RealFile(path, descriptor, os.fstat(descriptor).st_size, self._new_directories)
+            return RealFile(path, *open_sized(path, os.O_RDWR), self._new_directories)
         except OSError as error:
             raise as_store_error(error, "open", path) from error
 
     def peek(self, path: Path | str, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
         try:
-            descriptor = open_regular(path, os.O_RDWR)
+            descriptor, found_bytes = open_sized(path, os.O_RDWR)
             try:
-                if os.fstat(descriptor).st_size != file_bytes:
-                    return None
-                return os.pread(descriptor, size_bytes, position)
+                return os.pread(descriptor, size_bytes, position) if found_bytes == file_bytes else None
             finally:
                 os.close(descriptor)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

@@ -7,7 +7,7 @@ flush follows each 64 MiB of log, so that recovery after a crash has little to s
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, DiskFull
@@ -21,6 +21,7 @@ from store.queue.consume_queue_table import ConsumeQueueTable
 from store.queue.logic_queue import LogicQueue
 from store.worker import ThreadWorker, Workers
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _PAGE_BYTES: Final = 4096
 _CHECKPOINT_LOG_BYTES: Final = 64 * 1024 * 1024
@@ -144,15 +145,17 @@ class QueueFlush:
     def _flush_and_list(self, log_offset: int) -> QueueList:
         """Flush all queues, which have at least the records before `log_offset`; return how far each is flushed."""
         found = QueueList(log_offset, log_min_offset=self._log.min_offset)
-        for queues in self._slices(list(self._table)):
-            for queue, end in zip(queues, self._flush(queues), strict=True):
+        by_key = self._table.by_key
+        for keys in self._slices(list(by_key)):
+            known = [(key, queue) for key in keys if (queue := by_key.get(key)) is not None]
+            for (key, queue), end in zip(known, self._flush([queue for _, queue in known]), strict=True):
                 if end:
-                    found.end_units[queue.topic, queue.queue_id] = end
+                    found.end_units[key] = end
                     if queue.first_unit:
-                        found.first_units[queue.topic, queue.queue_id] = queue.first_unit
+                        found.first_units[key] = queue.first_unit
         return found
 
-    def _slices(self, queues: list[LogicQueue]) -> Iterator[list[LogicQueue]]:
+    def _slices(self, queues: list[T]) -> Iterator[list[T]]:
         """Yield `queues`, some at a time, with pauses in which senders get the interpreter."""
         for at in range(0, len(queues), _QUEUES_AT_ONCE):
             if at:

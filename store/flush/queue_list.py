@@ -14,6 +14,8 @@ with a file i64, and `end_unit` i64.
 import logging
 import struct
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -46,20 +48,15 @@ class QueueList:
 
 def encode(queue_list: QueueList) -> bytes:
     """Return the bytes of the file's content."""
-    by_topic: dict[str, list[bytes]] = {}
-    pack = _QUEUE.pack
-    first_units = queue_list.first_units
-    for key, end_unit in queue_list.end_units.items():
-        topic, queue_id = key
-        queues = by_topic.get(topic)
-        if queues is None:
-            queues = by_topic[topic] = []
-        queues.append(pack(queue_id, first_units.get(key, 0), end_unit))
-    parts = [_HEAD.pack(queue_list.log_offset, queue_list.log_min_offset, queue_list.must_rebuild, len(by_topic))]
-    for topic, queues in by_topic.items():
+    packed, topics, first_units = bytearray(_HEAD.size), 0, queue_list.first_units
+    # The queues of a topic may be in several places.
+    for topic, keys in groupby(queue_list.end_units, itemgetter(0)):
         name = topic.encode()
-        parts += (_NAME.pack(len(name)), name, _COUNT.pack(len(queues)), *queues)
-    return b"".join(parts)
+        queues = [_QUEUE.pack(key[1], first_units.get(key, 0), queue_list.end_units[key]) for key in keys]
+        packed += b"".join((_NAME.pack(len(name)), name, _COUNT.pack(len(queues)), *queues))
+        topics += 1
+    _HEAD.pack_into(packed, 0, queue_list.log_offset, queue_list.log_min_offset, queue_list.must_rebuild, topics)
+    return bytes(packed)
 
 
 def decode(content: bytes) -> QueueList | str:

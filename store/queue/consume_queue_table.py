@@ -95,12 +95,14 @@ class ConsumeQueueTable:
     def _load(self, directory: Path, queue_type: QueueType, listed: ListedUnits | None) -> bool:
         usable = True
         strange = []
+        if listed is not None and queue_type is QueueType.SIMPLE:
+            self._load_listed_light(listed)
         for topic, size in self._disk.entries(directory):
             if size is not None:
                 strange.append(topic)
                 self._blocked.add(topic)
                 continue
-            if listed is not None and self._load_listed_light(topic, queue_type, listed):
+            if queue_type is QueueType.SIMPLE and (topic, LIGHT_QUEUE_ID) in self.by_key and is_light(topic):
                 continue
             topic_directory = directory / topic
             queue_ids, others = _queue_ids(self._disk.entries(topic_directory))
@@ -113,14 +115,18 @@ class ConsumeQueueTable:
             warn_of_strangers(directory, strange)
         return usable
 
-    def _load_listed_light(self, topic: str, queue_type: QueueType, listed: ListedUnits) -> bool:
-        """Load a light queue without a look at its directory; return whether it is one, and as the list says."""
-        key = topic, LIGHT_QUEUE_ID
-        end = listed.end_units.get(key)
-        if end is None or queue_type is not QueueType.SIMPLE or not is_light(topic):
-            return False
-        queue = self.get_or_create(topic, LIGHT_QUEUE_ID)
-        return isinstance(queue, LightQueue) and queue.load_listed(listed.first_units.get(key, 0), end)
+    def _load_listed_light(self, listed: ListedUnits) -> None:
+        """Load the light queues whose files are as the list says, without a look at their directories.
+
+        The table keeps the names of the list: of 100,000 queues all names take 16 MB.
+        """
+        for key, end in listed.end_units.items():
+            topic, queue_id = key
+            if queue_id != LIGHT_QUEUE_ID or not is_light(topic):
+                continue
+            queue = self._make(topic, queue_id) if is_file_name(topic) else None
+            if isinstance(queue, LightQueue) and queue.load_listed(listed.first_units.get(key, 0), end):
+                self._put(key, queue)
 
     def _load_queue(self, queue: LogicQueue, listed: ListedUnits | None) -> bool:
         key = queue.topic, queue.queue_id
@@ -162,12 +168,8 @@ class ConsumeQueueTable:
             if topic in self._blocked or queue_id < 0 or not is_file_name(topic):
                 remark = f"message is illegal: topic {topic!r} queue {queue_id} cannot be a directory"
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-            queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
-            if is_light(topic):
-                self.light_count += 1
-                self.dispatches = True
-            else:
-                self.usual[topic, queue_id] = None
+            queue = self._make(topic, queue_id)
+            self._put((topic, queue_id), queue)
         return queue
 
     def continue_at(self, ends: Mapping[tuple[str, int], int]) -> list[tuple[LogicQueue, int, int]]:
@@ -182,6 +184,14 @@ class ConsumeQueueTable:
                 grown.append((queue, queue.next_offset, end))
                 queue.set_range(end, end, cut=False)
         return grown
+
+    def _put(self, key: tuple[str, int], queue: LogicQueue) -> None:
+        self.by_key[key] = queue
+        if is_light(key[0]):
+            self.light_count += 1
+            self.dispatches = True
+        else:
+            self.usual[key] = None
 
     def _make(self, topic: str, queue_id: int) -> LogicQueue:
         queue_type = self.queue_type(topic)

@@ -16,6 +16,7 @@ from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import CONSUME_QUEUE_UNIT_BYTES as UNIT
 from store.layout import file_name
 from store.queue.consume_queue import NEAR_UNITS, ConsumeQueue
+from store.queue.logic_queue import Entry
 from store.record.record import topic_field
 
 _MAX_AWAKE: Final = 1024
@@ -183,14 +184,19 @@ class LightQueue(ConsumeQueue):
         at, light = first * UNIT, self._light
         if at % light.file_bytes or not at < end * UNIT <= at + light.file_bytes:
             return False
-        size_bytes = min(end - first + 1, NEAR_UNITS) * UNIT
-        content = light.disk.peek(light.path(self.topic, at), light.file_bytes, 0, size_bytes)
-        if content is None:
-            return False
         self._first_bytes, self._file_count = at, 1
         self._reset(first)
-        self._head = content
         return True
+
+    def border_units(self, start: int, end: int) -> tuple[Entry | None, Entry | None, Entry | None]:
+        size_bytes = min(end - start + 1, NEAR_UNITS) * UNIT
+        if self._work is None and self._file_count == 1 and start == self.first_offset:
+            light = self._light
+            head = light.disk.peek(light.path(self.topic, self._first_bytes), light.file_bytes, 0, size_bytes)
+            if head is None:
+                return None, None, None
+            self._head = head
+        return super().border_units(start, end)
 
     def close(self) -> None:
         if self._work is not None:

@@ -201,8 +201,10 @@ class Bookkeeping:
                 self._write_list(listed, keys)
 
     def _write_list(self, queue_list: QueueList, gone: set[QueueKey]) -> None:
-        kept = {key: end for key, end in queue_list.end_units.items() if key not in gone}
-        self._list_file.write(replace(queue_list, end_units=kept))
+        if gone:
+            kept = {key: end for key, end in queue_list.end_units.items() if key not in gone}
+            queue_list = replace(queue_list, end_units=kept)
+        self._list_file.write(queue_list)
         self._has_list = True
 
     def topics_deleted(self, topics: Sequence[str], end: int) -> None:

@@ -38,12 +38,14 @@ class QueueCheck:
 
     def keep_listed(self, listed: QueueList, deleted: DeletedTopics | None, *, clean: bool) -> None:
         """Keep the units that `listed` says are on the disk.  Raises `QueueIncomplete` if one is missing."""
-        expected = {
-            key: end
-            for key, end in listed.end_units.items()
+        expected = listed.end_units
+        if deleted:
             # The deletion of a topic is noted before its files are removed.
-            if deleted is None or not deleted.offset_of(key[0]) or deleted.offset_of(key[0]) < listed.log_offset
-        }
+            expected = {
+                key: end
+                for key, end in expected.items()
+                if not deleted.offset_of(key[0]) or deleted.offset_of(key[0]) < listed.log_offset
+            }
         for key in expected.keys() - self._table.by_key.keys():
             raise QueueIncomplete(f"{key[0]} queue {key[1]} is missing, it had {expected[key]} entries")
         for key, queue in list(self._table.by_key.items()):

@@ -19,10 +19,16 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) 
 
     Never waits.  Raises OSError, also for any other kind of file.
     """
+    return open_sized(path, flags, mode)[0]
+
+
+def open_sized(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) -> tuple[int, int]:
+    """Open as `open_regular`; return descriptor and size, bytes."""
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
-    kind = os.fstat(descriptor).st_mode
+    status = os.fstat(descriptor)
+    kind = status.st_mode
     if stat.S_ISREG(kind):
-        return descriptor
+        return descriptor, status.st_size
     os.close(descriptor)
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -31,8 +37,8 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) 
 
 def read_regular(path: Path, max_bytes: int = MAX_READ_BYTES) -> bytes:
     """Return the content of a regular file.  Raises OSError, also for one of more than `max_bytes`."""
-    with os.fdopen(open_regular(path), "rb") as file:
-        size_bytes = os.fstat(file.fileno()).st_size
+    descriptor, size_bytes = open_sized(path)
+    with os.fdopen(descriptor, "rb") as file:
         if size_bytes > max_bytes:
             raise OSError(errno.EFBIG, f"it has {size_bytes} bytes, at most {max_bytes} are read", str(path))
         return file.read()

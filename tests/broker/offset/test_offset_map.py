@@ -48,8 +48,8 @@ def test_queues_of_a_key_are_replaced_and_no_queues_remove_it() -> None:
 
 
 def test_names_of_light_topics_are_shared() -> None:
-    offsets = _filled()
     own = "".join(LITE)
-    offsets.share_names(lambda name: own if name == own else name)
+    offsets = OffsetMap(lambda name: own if name == own else name)
+    offsets.put(LITE[:5] + LITE[5:], "G", 0, 3)
     (shared,) = offsets.light["G"]
     assert shared is own

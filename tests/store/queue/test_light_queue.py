@@ -80,4 +80,6 @@ def test_a_queue_of_a_list_is_taken_with_its_first_entries_and_nothing_is_opened
     assert again.load_listed(0, 3)
     assert again.border_units(0, 3) == ((0, 100, 7), (200, 100, 7), (0, 0, 0))
     assert not again.is_awake
-    assert not LightQueue(light, "%LMQ%other").load_listed(0, 3)
+    gone = LightQueue(light, "%LMQ%other")
+    assert gone.load_listed(0, 3)
+    assert gone.border_units(0, 3) == (None, None, None), "its file is missing"
