@@ -63,8 +63,7 @@ class Controller:
         config.require()
         self._config = config
         self._clock: Clock = SystemClock() if clock is None else clock
-        self._is_running = False
-        self._was_leader = False
+        self._is_running = self._was_leader = False
         self._last_tick_ms = self._excused_until_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         tls = tls or TlsSettings()

@@ -390,7 +390,7 @@ class ConsumerOffsets(VersionedTable):
 
     def share_names(self, name_of: Callable[[str], str]) -> None:
         """Keep for names of light topics the equal ones that `name_of` returns, from now on."""
-        self._offsets.name_of = name_of
+        self._offsets.share_names(name_of)
 
     def _write(self, content: bytes) -> None:
         _BEFORE_SAVE()

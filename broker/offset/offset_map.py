@@ -36,6 +36,10 @@ class OffsetMap:
         self.light: dict[str, dict[str, int]] = {}  # group -> light topic -> offset of its queue
         self._light_sums: Counter[str] = Counter()  # of `light`, by group
 
+    def share_names(self, name_of: Callable[[str], str]) -> None:
+        """Keep the names that `name_of` returns, from now on."""
+        self.name_of = name_of
+
     def __len__(self) -> int:
         return len(self.usual) + sum(map(len, self.light.values()))
 

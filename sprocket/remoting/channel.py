@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from itertools import count
 from math import inf
 from types import CoroutineType, GeneratorType
@@ -446,14 +445,14 @@ class RemotingChannel(Outgoing):
         elif answer is not None:
             task = self._loop.create_task(self._finish(answer, request))
             self._tasks[task] = None
-            task.add_done_callback(partial(self._finished, answer))
+            task.add_done_callback(lambda done: self._finished(answer, done))
         if self._table.latency is not None and self._measured == measured:
             self._note_unanswered((request,))
 
     def _finished(self, answer: object, task: "asyncio.Task[None]") -> None:
         del self._tasks[task]
-        if isinstance(answer, CoroutineType):
-            answer.close()  # a task that is cancelled before its begin never awaits it
+        if isinstance(answer, CoroutineType):  # a task that is cancelled before its begin never awaits it
+            answer.close()
 
     async def _finish(self, answer: Awaitable[Result], request: Request[Any]) -> None:
         try:
