@@ -86,7 +86,7 @@ class RemotingChannel(Outgoing):
         # A client is asked little, and never stops reading.
         self._turn = turn or Turn(self._loop, slice_s=inf)
         self._pressure: ReadPressure | None = None
-        self._tasks: dict[asyncio.Task[None], None] = {}  # in their order
+        self._tasks: dict[asyncio.Task[None], Awaitable[Result]] = {}  # in their order
         self._backlog: deque[Frame] = deque()
         self._is_waiting = False  # whether the backlog waits for a turn, and the peer is not read meanwhile
         self._is_ended = False  # whether the peer has sent its last byte, and responses must still be written
@@ -101,8 +101,7 @@ class RemotingChannel(Outgoing):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's transports do not derive from it
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's do not derive from it
         transport.set_write_buffer_limits(high=limits.WRITE_PAUSE_BYTES)
         self.peer = self._pending.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.local = (transport.get_extra_info("sockname") or ("", 0))[:2]
@@ -262,9 +261,8 @@ class RemotingChannel(Outgoing):
         self._serve(frames, self._ends_at(frames))
 
     def _ends_at(self, frames: Frames) -> float:
-        if len(frames) < 2:
-            return inf  # one frame needs no clock: nothing is left after it
-        return self._turn.now() + self._turn.slice_s * (SLOW_PART if self._slow.was_on else 1)
+        slice_s = self._turn.slice_s * (SLOW_PART if self._slow.was_on else 1)
+        return self._turn.now() + slice_s if len(frames) > 1 else inf  # after one frame nothing is left
 
     def serve_rest(self, frames: Frames, index: int) -> None:
         """Serve the frames of a usual read from `index` on."""
@@ -367,9 +365,8 @@ class RemotingChannel(Outgoing):
         is_closing = self._transport is not None and self._transport.is_closing()
         if not self._is_waiting or self._held is not None or is_closing or self._slow:
             return False  # `_read_on` comes later
-        backlog = list(self._backlog)
+        backlog, self._is_waiting = list(self._backlog), False
         self._backlog.clear()
-        self._is_waiting = False
         self._serve(backlog, ends_at)
         if self._is_waiting:
             return not self._long.is_full
@@ -406,8 +403,7 @@ class RemotingChannel(Outgoing):
         if entry.batch is None:
             self.serve_one(entry.handle, request)
             return index + 1
-        measured = self._measured
-        run = [request]
+        measured, run = self._measured, [request]
         if index + 1 < len(frames):
             table.decode_run(entry, frames[index], frames[index + 1 : index + self._max_run], run)
         began = self._turn.now() if len(run) > _MIN_RUN else inf
@@ -444,13 +440,13 @@ class RemotingChannel(Outgoing):
             self.reply(request, answer)
         elif answer is not None:
             task = self._loop.create_task(self._finish(answer, request))
-            self._tasks[task] = None
-            task.add_done_callback(lambda done: self._finished(answer, done))
+            self._tasks[task] = answer
+            task.add_done_callback(self._finished)
         if self._table.latency is not None and self._measured == measured:
             self._note_unanswered((request,))
 
-    def _finished(self, answer: object, task: "asyncio.Task[None]") -> None:
-        del self._tasks[task]
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        answer = self._tasks.pop(task)
         if isinstance(answer, CoroutineType):  # a task that is cancelled before its begin never awaits it
             answer.close()
 
