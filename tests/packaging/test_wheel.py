@@ -10,7 +10,7 @@ import pytest
 from sprocket import Compression, Message, Producer, SendSettings
 from sprocket.testing import Broker
 
-from .environment import Environment, build_wheel
+from .environment import ROOT, Environment, build_wheel
 
 PROGRAMS = ("sprocket", "mqnamesrv", "mqcontroller", "mqbroker", "mqadmin", "mqproxy")
 
@@ -149,3 +149,11 @@ def test_the_wheel_carries_types_and_no_sources_of_the_engine(light: Environment
     assert (light.site / "sprocket" / "py.typed").exists()
     assert not list(light.site.glob("*/**/*.p[yx][xd]"))
     assert not (light.site / "sprocket_cli" / "demo").exists()
+
+
+def test_the_wheel_carries_what_init_writes(light: Environment) -> None:
+    written = set((ROOT / "sprocket_cli" / "project").glob("*.txt"))
+    assert len(written) > 10
+    assert {path.name for path in (light.site / "sprocket_cli" / "project").glob("*.txt")} == {
+        path.name for path in written
+    }
