@@ -111,7 +111,9 @@ class PopOffsets:
 
     def _initial(self, topic: str, queue_id: int, init_mode: int) -> int:
         store = self._store
-        if init_mode == FROM_FIRST or topic.startswith(RETRY_PREFIX):
+        # Clients of gRPC cannot choose, and a broker that reads an archive is read for its history.
+        is_from_first = init_mode == FROM_FIRST or self._config.store.read_only_from
+        if is_from_first or topic.startswith(RETRY_PREFIX):
             return self._tier.min_offset(topic, queue_id)
         if self._config.broker.init_pop_offset_by_check_msg_in_mem and self._tier.min_offset(topic, queue_id) <= 0:
             first = store.entry(topic, queue_id, 0)

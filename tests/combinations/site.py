@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
@@ -60,6 +60,11 @@ class Host:
         text = self._file.read_text()
         (old,) = re.findall(r"^storePathRootDir=(.*)$", text, re.MULTILINE)
         self._file.write_text(text.replace(old, str(root)))
+
+    def configure(self, keys: Mapping[str, str]) -> None:
+        """Let the next start have these keys."""
+        lines = [line for line in self._file.read_text().splitlines() if line.partition("=")[0] not in keys]
+        self._file.write_text("\n".join([*lines, *(f"{key}={value}" for key, value in keys.items()), ""]))
 
     def _of_name_server(self) -> list[Callable[[], _Server]]:
         configuration = namesrv_configuration(self._file)
@@ -127,9 +132,13 @@ def _servers(written: Written) -> list[Member]:
 
 
 @asynccontextmanager
-async def site_at(directory: Path, profile: str, guard: Guard) -> AsyncIterator[Site]:
-    """A cluster that runs."""
+async def site_at(
+    directory: Path, profile: str, guard: Guard, keys: Mapping[str, Mapping[str, str]] | None = None
+) -> AsyncIterator[Site]:
+    """A cluster that runs; `keys` are those of members, by broker name, beside what the profile has."""
     site = Site(write(directory, profile, guard))
+    for host in site.hosts:
+        host.configure((keys or {}).get(host.member.broker_name, {}))
     try:
         await site.start()
         yield site

@@ -80,13 +80,13 @@ async def _dashboard_shows(site: Site) -> None:
 
 
 @asynccontextmanager
-async def _proxy(site: Site) -> AsyncIterator[tuple[Proxy, GrpcClient]]:
-    """A proxy with its own part of the guard, and a client for its gRPC port."""
+async def proxy_at(site: Site, broker: Broker) -> AsyncIterator[tuple[Proxy, GrpcClient]]:
+    """A proxy with its own part of the guard and the accounts of `broker`, and a client for its gRPC port."""
     written = site.written
     given = {
         "namesrvAddr": written.cluster.namesrv, "bindAddress": "127.0.0.1", "grpcServerPort": "0",
         "remotingListenPort": "0", "tlsServerMode": "disabled", "grpcShutdownTimeSeconds": "0",
-        "authConfigPath": str(site.master(written.groups[0]).broker.config.store.store_path_root_dir / "config"),
+        "authConfigPath": str(broker.config.store.store_path_root_dir / "config"),
         **written.guard.proxy,
     }  # fmt: skip
     keys = written.cluster.tls
@@ -112,7 +112,7 @@ async def _proxy(site: Site) -> AsyncIterator[tuple[Proxy, GrpcClient]]:
 
 
 async def _proxy_serves(site: Site, traffic: Traffic) -> None:
-    async with _proxy(site) as (proxy, client):
+    async with proxy_at(site, site.master(site.written.groups[0]).broker) as (proxy, client):
         if site.written.guard.proxy.get("authenticationEnabled"):
             assert (await client.send(TOPIC, "unsigned")).status.code == wire.UNAUTHORIZED
             signed(client, OPERATOR.access_key, OPERATOR.secret_key)
