@@ -6,13 +6,13 @@ Source: RocketMQ 5.5.0, `ClientActivity`, `GrpcClientSettingsManager`.
 import logging
 from collections.abc import Callable
 
-from google.protobuf.json_format import MessageToJson, SerializeToJsonError
+from google.protobuf.json_format import MessageToDict, SerializeToJsonError
 
 from proxy.brokers.metadata import Metadata
 from proxy.clients.commands import ClientCommands
-from proxy.clients.grpc_members import consumer_data, grpc_member
+from proxy.clients.grpc_members import consumer_data, grpc_key, grpc_member
 from proxy.clients.members import Consumers
-from proxy.clients.registry import Clients
+from proxy.clients.registry import Client, Clients
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.config import ProxyConfig
 from proxy.convert.client_types import CONSUMER_TYPES, KNOWN_TYPES
@@ -64,7 +64,7 @@ class ClientActivity:
             group_of(request.group)
         elif reported.client_type != wire.PRODUCER:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, wire.ClientType.Name(reported.client_type))
-        self._heard(call, reported, self._clients.seen(call.client_id).seen_at)
+        self._heard(call, self._clients.seen(call.client_id))
         return wire.HeartbeatResponse(status=OK)
 
     async def notify_client_termination(
@@ -100,7 +100,7 @@ class ClientActivity:
         if size > _MAX_SETTINGS_BYTES:
             raise Refusal(wire.PAYLOAD_TOO_LARGE, f"the settings have {size} bytes, at most {_MAX_SETTINGS_BYTES}")
         try:
-            MessageToJson(reported)
+            MessageToDict(reported)
         except SerializeToJsonError as error:  # a time out of range, which cannot be told to other proxies
             raise Refusal(wire.BAD_REQUEST, f"the settings are not valid: {error}") from None
         if kind == "publishing":
@@ -114,15 +114,26 @@ class ClientActivity:
         else:
             raise Refusal(wire.BAD_REQUEST, "there is no publishing or subscription data in settings")
         client = self._clients.report(call.client_id, reported, stream)
-        self._heard(call, reported, client.seen_at)
+        self._heard(call, client)
         stream.send(wire.TelemetryCommand(status=status(wire.OK), settings=merged(reported, group, self._config)))
         if kind == "publishing" or self._config.register_consumers_at_brokers:
             self._settings_changed()
 
-    def _heard(self, call: Call, reported: wire.Settings, seen_at: float) -> None:
+    def _heard(self, call: Call, client: Client) -> None:
         """Record a consumer as a member of its group."""
-        if reported.client_type in CONSUMER_TYPES and reported.WhichOneof("pub_sub") == "subscription":
-            self._consumers.heard(grpc_member(call, seen_at), consumer_data(reported))
+        reported = client.reported
+        if reported is None or reported.client_type not in CONSUMER_TYPES:
+            return
+        if reported.WhichOneof("pub_sub") != "subscription":
+            return
+        if client.consumer_data is None:
+            client.consumer_data = self._consumers.shared(consumer_data(reported))
+        group = self._consumers.group(client.consumer_data.group_name)
+        member = None if group is None else group.members.get(grpc_key(call.client_id))
+        if member is None or member.proxy is not None or member.address != call.peer_text:
+            member = grpc_member(call, client.seen_at)
+        member.heard_at = client.seen_at
+        self._consumers.heard(member, client.consumer_data)
 
 
 def _check_heartbeat(client_id: str, data: ConsumerData) -> None:

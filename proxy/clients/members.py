@@ -64,6 +64,8 @@ class ConsumerGroup:
 
     def take(self, data: ConsumerData) -> bool:
         """Take over a member's settings; return whether the topics changed."""
+        if data is self.data and self.subscriptions:
+            return False
         self.data = data
         wanted = {entry.topic: entry for entry in data.subscription_data_set}
         is_changed = wanted.keys() != self.subscriptions.keys()
@@ -94,6 +96,11 @@ class Consumers:
     def group(self, name: str) -> ConsumerGroup | None:
         """Return a group; None without members."""
         return self._groups.get(name)
+
+    def shared(self, data: ConsumerData) -> ConsumerData:
+        """Return `data`, or an equal one that its group has: the members of most groups say the same."""
+        group = self._groups.get(data.group_name)
+        return data if group is None or group.data != data else group.data
 
     def names_here(self) -> list[str]:
         """Return the groups with a gRPC member at this proxy."""

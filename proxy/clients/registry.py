@@ -6,6 +6,7 @@ A client lives while it calls: heartbeats come every 10 s.  Source: RocketMQ 5.3
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from proxy.clients.telemetry_stream import TelemetryStream
@@ -13,6 +14,7 @@ from proxy.convert.resources import full_name
 from proxy.status import Refusal
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.remoting.bodies.client import ConsumerData
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +23,15 @@ _PRODUCER: Final = "publishing"
 MAX_CLIENTS: Final = 65_536
 # Settings of all clients, encoded.  Those of one have some hundred bytes.
 MAX_SETTINGS_BYTES: Final = 64 * 1024 * 1024
+# Settings up to this size are shared by all clients that report the same.
+_SHARED_BYTES: Final = 1024
+_SHARED_SETTINGS: Final = 1024
+
+
+@lru_cache(_SHARED_SETTINGS)
+def _shared(raw: bytes) -> wire.Settings:
+    """Return settings that clients with the same ones share.  Nobody changes them."""
+    return wire.Settings.FromString(raw)
 
 
 class Client:
@@ -29,6 +40,7 @@ class Client:
     __slots__ = (
         "called_at",
         "client_id",
+        "consumer_data",
         "is_here",
         "reported",
         "seen_at",
@@ -43,6 +55,7 @@ class Client:
         self.called_at = -1.0  # this process
         self.is_here = False  # its newest telemetry stream came to this process
         self.reported: wire.Settings | None = None  # what the client sent
+        self.consumer_data: ConsumerData | None = None  # what `reported` says of its group, once asked for
         self.settings_bytes = 0
         self.stream: TelemetryStream | None = None
         self.stream_lost_at: float | None = None
@@ -145,9 +158,11 @@ class Clients:
         return bool(self._settings_bytes + grown <= self._max_settings_bytes)
 
     def _keep(self, client: Client, settings: wire.Settings) -> None:
-        client.reported = settings
+        client.consumer_data = None
         self._settings_bytes -= client.settings_bytes
         client.settings_bytes = settings.ByteSize()
+        is_small = client.settings_bytes <= _SHARED_BYTES
+        client.reported = _shared(settings.SerializeToString(deterministic=True)) if is_small else settings
         self._settings_bytes += client.settings_bytes
 
     def stream_ended(self, client_id: str, stream: TelemetryStream) -> None:

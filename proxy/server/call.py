@@ -43,10 +43,13 @@ class Call(NamedTuple):
 
 
 def make_call(
-    metadata: Iterable[tuple[str, Any]], peer: tuple[str, int], listener: Listener, remaining_s: float | None
+    metadata: Mapping[str, Any] | Iterable[tuple[str, Any]],
+    peer: tuple[str, int],
+    listener: Listener,
+    remaining_s: float | None,
 ) -> Call:
     """Return the call with this metadata.  Raises Refusal if it names no client."""
-    table = dict(metadata)
+    table = metadata if isinstance(metadata, dict) else dict(metadata)
     client_id: str = table.get(CLIENT_ID, "")
     if not client_id.strip():
         raise Refusal(wire.CLIENT_ID_REQUIRED, "client id cannot be empty")

@@ -194,7 +194,13 @@ class Dispatcher:
         stream = TelemetryStream(call.client_id, write, serving.cancel, self._limits.write_s)
         try:
             self._admission.bind(call, stream)
-            await self._read_telemetry(call, exchange, stream)
+            # Without settings a stream is of no use, and anybody can open thousands.
+            async with asyncio.timeout(self._limits.settings_s):
+                raw = await exchange.read()
+            while type(raw) is bytes and await self._take_command(call, exchange, raw, stream):
+                # Nothing but the call stays while the client is silent.
+                del raw
+                raw = await exchange.read()
         except asyncio.CancelledError:
             # The client may have cancelled the call, too.
             if not stream.is_closed or serving.uncancel():
@@ -205,23 +211,17 @@ class Dispatcher:
             stream.ended()
             self._methods.telemetry_ended(call.client_id, stream)
 
-    async def _read_telemetry(self, call: Call, exchange: Exchange, stream: TelemetryStream) -> None:
-        is_first = True
-        while True:
-            # Without settings a stream is of no use, and anybody can open thousands.
-            async with asyncio.timeout(self._limits.settings_s if is_first else None):
-                raw = await exchange.read()
-            if type(raw) is not bytes:
-                return
-            try:
-                self._admission.prove(call, _COMMAND.name)
-                command = self._request(call, raw, _COMMAND)
-            except Refusal as refused:
-                # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
-                await exchange.write(wire.TelemetryCommand(status=status_of(refused)).SerializeToString())
-                return
-            await self._methods.telemetry(call, command, stream)
-            is_first = False
+    async def _take_command(self, call: Call, exchange: Exchange, raw: bytes, stream: TelemetryStream) -> bool:
+        """Take one message of a telemetry stream.  Return whether the stream goes on."""
+        try:
+            self._admission.prove(call, _COMMAND.name)
+            command = self._request(call, raw, _COMMAND)
+        except Refusal as refused:
+            # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
+            await exchange.write(wire.TelemetryCommand(status=status_of(refused)).SerializeToString())
+            return False
+        await self._methods.telemetry(call, command, stream)
+        return True
 
 
 def _encoded(part: Any) -> bytes:

@@ -61,25 +61,25 @@ class H2cornExchange:
     """
 
     __slots__ = (
-        "_began_s", "_buffer", "_has_more", "_is_ended", "_is_started", "_limits", "_metadata", "_receive", "_scope",
+        "_began_s", "_buffer", "_client", "_has_more", "_is_ended", "_is_started", "_limits", "_metadata", "_receive",
         "_send", "deadline", "encoding", "fault", "not_taken",
     )  # fmt: skip
 
     def __init__(self, scope: Any, receive: Receive, send: Send, limits: Limits) -> None:
-        self._scope, self._receive, self._send, self._limits = scope, receive, send, limits
+        self._client, self._receive, self._send, self._limits = scope["client"], receive, send, limits
         self._buffer = bytearray()
         self._has_more, self._is_started, self._is_ended = True, False, False
         self._began_s = 0.0
-        self._metadata: list[tuple[str, Any]] = []
+        self._metadata: dict[str, Any] = {}
         self.deadline: float | None = None
         self.encoding = _IDENTITY
         self.fault: Aborted | None = None
         self.not_taken: NotTaken | None = None
 
-    def read_head(self) -> None:
+    def read_head(self, scope: Any) -> None:
         """Read the metadata.  Raises NotGrpc, and Aborted if it breaks a rule."""
         size_bytes, is_grpc = 0, False
-        for raw_name, raw_value in self._scope["headers"]:
+        for raw_name, raw_value in scope["headers"]:
             size_bytes += len(raw_name) + len(raw_value) + _FIELD_BYTES
             name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
             if name == "content-type":
@@ -88,9 +88,9 @@ class H2cornExchange:
                 self.deadline = asyncio.get_running_loop().time() + _timeout_s(value)
             elif name == "grpc-encoding":
                 self.encoding = value
-            self._metadata.append((name, _binary(raw_value) if name.endswith("-bin") else value))
+            self._metadata[name] = _binary(raw_value) if name.endswith("-bin") else value
         # h2corn sends trailers only if the request says "te: trailers", as gRPC demands.
-        if not is_grpc or self._scope["method"] != "POST" or _TRAILERS not in self._scope["extensions"]:
+        if not is_grpc or scope["method"] != "POST" or _TRAILERS not in scope["extensions"]:
             raise NotGrpc
         max_bytes = self._limits.metadata_bytes
         if size_bytes > max_bytes:
@@ -98,12 +98,12 @@ class H2cornExchange:
 
     def peer(self) -> str:
         """Return the client's address."""
-        host, port = self._scope["client"]
+        host, port = self._client
         host = host.removeprefix(_MAPPED)
         return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
-    def invocation_metadata(self) -> list[tuple[str, Any]]:
-        """Return names and values."""
+    def invocation_metadata(self) -> dict[str, Any]:
+        """Return values by name; of a name that comes twice the last one."""
         return self._metadata
 
     def time_remaining(self) -> float | None:

@@ -46,8 +46,11 @@ class H2cornServer:
             return
         exchange = H2cornExchange(scope, receive, send, self._limits)
         try:
-            exchange.read_head()
-            await self._answer(exchange, self._handlers.get(scope["path"]))
+            exchange.read_head(scope)
+            handler = self._handlers.get(scope["path"])
+            # It takes 2 KiB, and a stream may be open for days.
+            del scope, receive, send
+            await self._answer(exchange, handler)
         except NotGrpc:
             await exchange.refuse_http()
         except Aborted as aborted:

@@ -46,7 +46,7 @@ class Exchange(Protocol):
         """Return the client's address: ``ipv4:10.0.0.1:4711`` or ``ipv6:[::1]:4711``."""
         ...
 
-    def invocation_metadata(self) -> Iterable[tuple[str, Any]]:
+    def invocation_metadata(self) -> Mapping[str, Any] | Iterable[tuple[str, Any]]:
         """Return names and values: str, or bytes where a name ends with ``-bin``."""
         ...
 

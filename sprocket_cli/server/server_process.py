@@ -4,7 +4,6 @@ Exit statuses are those of `exit_codes`.
 """
 
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -22,10 +21,12 @@ from sprocket.common.logs.line_format import timed_formatter
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket_cli import exit_codes
 from sprocket_cli.processes.stop_signals import STOPPING, stays_ignored
+from sprocket_cli.server.long_lived import LongLived
 
 logger = logging.getLogger(__name__)
 
 _LEFT_OUT_S: Final = 5.0
+_LONG_LIVED_S: Final = 5.0
 
 
 class Server(Protocol):
@@ -82,21 +83,21 @@ class Process:
             if not stays_ignored(number):
                 self._loop.add_signal_handler(number, self._signalled, number)
         started: list[Server] = []
-        left_out = self._loop.create_task(_tell_left_out())
+        tasks = [self._loop.create_task(_tell_left_out())]
         try:
             for factory in factories:
                 server = factory()
                 started.append(server)
                 await server.start()
-            # What is there now stays.  Looking at it again and again would hold all requests for 25 to 60 ms.
-            gc.freeze()
+            tasks.append(self._loop.create_task(_look_at(LongLived())))
             # What was read to start is not needed any more: with 100,000 lite topics that is 20 MB.
             await asyncio.to_thread(trim)
             _say(announce())
             await self._ended.wait()
         finally:
             await self._stop(started)
-            left_out.cancel()
+            for task in tasks:
+                task.cancel()
             peer_lines.finish()
         if isinstance(self._failure, RestartNeeded):
             # The process keeps its id, so its supervisor sees no end.
@@ -131,6 +132,12 @@ async def _tell_left_out() -> None:
     while True:
         await asyncio.sleep(_LEFT_OUT_S)
         peer_lines.flush()
+
+
+async def _look_at(objects: LongLived) -> None:
+    while True:
+        await asyncio.sleep(_LONG_LIVED_S)
+        objects.look()
 
 
 def _say(line: str) -> None:

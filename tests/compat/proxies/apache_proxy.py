@@ -42,7 +42,8 @@ class ApacheProxy:
         java, classpath = " ".join(maven.short_java()), maven.proxy_classpath(version)
         program = f'exec {java} -Xmx{memory_mib}m -Duser.home={home} -cp "{classpath}" '
         program += f"org.apache.rocketmq.proxy.ProxyStartup {mode} -pc {file} > {self.log} 2>&1"
-        command = ["env", f"RMQ_PROXY_HOME={home}", "sh", "-c", program]
+        # The broker of local mode reads its home from a variable of its own, and ends without it.
+        command = ["env", f"RMQ_PROXY_HOME={home}", f"ROCKETMQ_HOME={home}", "sh", "-c", program]
         self._process = ChildProcess("apache-proxy", command, home)
         self._process.launch()
 
@@ -53,7 +54,7 @@ class ApacheProxy:
     def await_start(self) -> None:
         limit = time.monotonic() + _START_LIMIT_S
         while "startup successfully" not in (self.log.read_text() if self.log.exists() else ""):
-            assert time.monotonic() < limit, self.log.read_text()[-2000:]
+            assert time.monotonic() < limit and self._process.exit_status is None, self.log.read_text()[-2000:]
             time.sleep(0.2)
 
     def end(self) -> None:

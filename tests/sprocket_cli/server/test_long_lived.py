@@ -1,0 +1,53 @@
+"""Old objects leave the full garbage collections, and cycles among them are found all the same."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from sprocket_cli.server.long_lived import LongLived
+
+
+@pytest.fixture(autouse=True)
+def only_the_test_collects() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+class _Node:
+    def __init__(self) -> None:
+        self.me = self
+
+
+def _old(count: int) -> list[list[object]]:
+    found: list[list[object]] = [[] for _ in range(count)]
+    gc.collect()
+    return found
+
+
+def test_old_objects_are_frozen_when_there_are_many() -> None:
+    objects = LongLived(max_objects=1000)
+    few = _old(100)
+    objects.look()
+    assert any(one is few[0] for one in gc.get_objects(generation=2))
+    many = _old(1000)
+    objects.look()
+    assert not any(one is many[0] for one in gc.get_objects(generation=2))
+
+
+def test_cycles_among_frozen_objects_are_found_when_these_have_doubled() -> None:
+    objects = LongLived(max_objects=1000)
+    first = gc.get_freeze_count()
+    node = _Node()
+    lost, kept = weakref.ref(node), [_old(1500)]
+    objects.look()
+    del node
+    gc.collect()
+    assert lost() is not None
+    kept.append(_old(first))
+    objects.look()
+    assert lost() is None
+    assert gc.get_freeze_count() > first + 1500
