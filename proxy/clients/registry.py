@@ -31,7 +31,8 @@ _SHARED_SETTINGS: Final = 1024
 @lru_cache(_SHARED_SETTINGS)
 def _shared(raw: bytes) -> wire.Settings:
     """Return settings that clients with the same ones share.  Nobody changes them."""
-    return wire.Settings.FromString(raw)
+    settings: wire.Settings = wire.Settings.FromString(raw)
+    return settings
 
 
 class Client:
