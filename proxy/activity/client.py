@@ -126,14 +126,15 @@ class ClientActivity:
             return
         if reported.WhichOneof("pub_sub") != "subscription":
             return
-        if client.consumer_data is None:
-            client.consumer_data = self._consumers.shared(consumer_data(reported))
-        group = self._consumers.group(client.consumer_data.group_name)
+        data = client.consumer_data
+        if data is None:
+            client.joined(data := self._consumers.shared(consumer_data(reported)))
+        group = self._consumers.group(data.group_name)
         member = None if group is None else group.members.get(grpc_key(call.client_id))
         if member is None or member.proxy is not None or member.address != call.peer_text:
             member = grpc_member(call, client.seen_at)
         member.heard_at = client.seen_at
-        self._consumers.heard(member, client.consumer_data)
+        self._consumers.heard(member, data)
 
 
 def _check_heartbeat(client_id: str, data: ConsumerData) -> None:

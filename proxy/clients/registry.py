@@ -61,6 +61,10 @@ class Client:
         self.stream: TelemetryStream | None = None
         self.stream_lost_at: float | None = None
 
+    def joined(self, data: ConsumerData) -> None:
+        """Keep what `reported` says of the client's group."""
+        self.consumer_data = data
+
     @property
     def topics(self) -> list[str]:
         """Topics that a producer publishes to."""

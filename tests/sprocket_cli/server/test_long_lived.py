@@ -51,3 +51,22 @@ def test_cycles_among_frozen_objects_are_found_when_these_have_doubled() -> None
     objects.look()
     assert lost() is None
     assert gc.get_freeze_count() > first + 1500
+
+
+def test_cycles_are_found_when_frozen_objects_have_doubled_since_they_were_fewest() -> None:
+    many = _old(400_000)
+    objects = LongLived(max_objects=1000)
+    first = gc.get_freeze_count()
+    del many
+    few = [_old(1500)]
+    objects.look()
+    left = gc.get_freeze_count()
+    node = _Node()
+    lost = weakref.ref(node)
+    few.append(_old(1500))
+    objects.look()
+    del node
+    few.append(_old(left))
+    objects.look()
+    assert lost() is None
+    assert gc.get_freeze_count() < first
