@@ -33,6 +33,7 @@ from proxy.activity.route import RouteActivity
 from proxy.activity.send import SendActivity
 from proxy.activity.transaction import OrphanedTransactions, TransactionActivity, TransactionalProducers
 from proxy.brokers.brokers import Brokers
+from proxy.brokers.caller_connections import LOOK_S as QUOTAS_LOOK_S
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.retry_topics import RetryTopics
 from proxy.clients.commands import ClientCommands
@@ -303,6 +304,7 @@ class Proxy:
         if self._shared is not None:
             self._spawn(self._shared.tell_alive())
         self._spawn(self._look_at_producers())
+        self._spawn(self._look_at_quotas())
 
     async def _serve_later(self) -> None:
         said_at = self._clock.monotonic()
@@ -344,6 +346,7 @@ class Proxy:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.brokers.callers.close()
         await self._instance.close()
         await self.export.stop()
         if self._shared is not None:
@@ -382,6 +385,11 @@ class Proxy:
         while True:
             await pause(self.config.renew_schedule_period_millis / 1000)
             await self.renewal.renew_due()
+
+    async def _look_at_quotas(self) -> None:
+        while True:
+            await self.brokers.callers.look()
+            await pause(QUOTAS_LOOK_S)
 
     async def _look_at_producers(self) -> None:
         """Tell brokers of the transactional producers and the consumer groups, at once when there is a new one."""
@@ -429,11 +437,11 @@ class Proxy:
         if self._gate is not None:
             self._gate.bind(call, stream)
 
-    def permit(self, call: Call, request: Any) -> None:
-        """Raise Refusal unless the caller may do what it asks for."""
-        if self._gate is not None:
-            self._gate.permit(call, request)
+    def permit(self, call: Call, request: Any) -> str | None:
+        """Return the account that calls, if accounts are known.  Raises Refusal unless it may do what it asks for."""
+        account = None if self._gate is None else self._gate.permit(call, request)
         self._connections.seen(call.peer)
+        return account
 
     def _own_address(self) -> str:
         # A client id begins with an address of the machine.

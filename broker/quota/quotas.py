@@ -9,7 +9,7 @@ A connection with requests over a quota is read more slowly, so that a flood of 
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from acl.gate import PROVEN_ACCOUNT
@@ -18,8 +18,11 @@ from broker.quota.quota_table import QuotaTable
 from broker.quota.rules import Dimension, by_dimension, is_exempt, is_exempt_group
 from broker.quota.work_budget import WorkBudget
 from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.quota import Quota
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message.namespaces import TENANT_SEPARATOR, namespace_of
 from sprocket.remoting.routes import FramesChannel
@@ -34,8 +37,9 @@ _WORDS: Final = {
     Dimension.ACCOUNT: "account", Dimension.TOPIC: "topic", Dimension.GROUP: "consumer group",
     Dimension.ADDRESS: "address", Dimension.NAMESPACE: "namespace", Dimension.TENANT: "tenant",
 }  # fmt: skip
-# Attribute of a connection: its `_Caller`.
+# Attributes of a connection: its `_Caller`, and for whom a proxy speaks on it.
 _CALLER: Final = "quota_caller"
+_NAMED: Final = "quota_named_caller"
 # Max time for which a connection is not read because a quota is used up, and because of the work that it makes.
 _MAX_SLOW_S: Final = 1.0
 _MAX_WORK_SLOW_S: Final = 5.0
@@ -51,6 +55,14 @@ class CallerChannel(Protocol):
     def attributes(self) -> dict[str, Any]: ...
 
 
+class _Named(NamedTuple):
+    """The client whose requests come on a connection of a proxy, and the account that the proxy had proved."""
+
+    proved: str | None
+    account: str | None
+    address: str
+
+
 class ChargedPlan(Protocol):
     """Part of the plan of a send."""
 
@@ -59,6 +71,13 @@ class ChargedPlan(Protocol):
 
     @property
     def is_retry(self) -> bool: ...
+
+
+class ProxyChannel(CallerChannel, Protocol):
+    """A connection that may be one of a proxy."""
+
+    @property
+    def is_trusted(self) -> bool: ...  # whether its peer is in this process
 
 
 class _Caller:
@@ -80,7 +99,8 @@ def _of_kinds(kinds: tuple[Kind, ...], buckets: Buckets) -> Buckets:
 class Quotas:
     """Quotas of a `QuotaTable` in force.  Lives in the event loop's thread.
 
-    `own_account` is the account with which servers of the cluster sign: others share the connections of proxies.
+    `own_account` is the account with which servers of the cluster sign.  A connection of a proxy is for all its
+    clients, and not slowed, unless the proxy says for which one it is.
     """
 
     def __init__(self, table: QuotaTable, clock: Clock, own_account: str | None = None) -> None:
@@ -153,11 +173,41 @@ class Quotas:
         caller: _Caller | None = attributes.get(_CALLER)
         account = attributes.get(PROVEN_ACCOUNT)
         if caller is None or caller.number != self._number or caller.account != account:
-            buckets = self._buckets_of(Dimension.ADDRESS, channel.peer[0])
-            if account is not None:
-                buckets = (*self._buckets_of(Dimension.ACCOUNT, account), *buckets)
+            charged, address = self._charged(channel)
+            buckets = self._buckets_of(Dimension.ADDRESS, address)
+            if charged is not None:
+                buckets = (*self._buckets_of(Dimension.ACCOUNT, charged), *buckets)
             caller = attributes[_CALLER] = _Caller(self._number, account, buckets)
         return caller
+
+    def _charged(self, channel: CallerChannel) -> tuple[str | None, str]:
+        """Return the account and the address that pay for the requests of a connection."""
+        account, named = channel.attributes.get(PROVEN_ACCOUNT), channel.attributes.get(_NAMED)
+        if named is not None and named.proved == account:
+            return named.account, named.address
+        return account, channel.peer[0]
+
+    # Proxies
+
+    def trusts(self, channel: ProxyChannel) -> bool:
+        """Return whether a connection may name the client to charge: it is one of the cluster, or of this process.
+
+        Any other peer could let somebody else pay.
+        """
+        account = channel.attributes.get(PROVEN_ACCOUNT)
+        return channel.is_trusted or (account is not None and account == self._own_account)
+
+    def charge_caller(self, channel: ProxyChannel, account: str | None, address: str) -> None:
+        """Charge a client of a proxy for all further requests on its connection, while the proxy proves to be one.
+
+        Raises RequestError if the connection is not trusted.
+        """
+        if not self.trusts(channel):
+            remark = "only servers of the cluster, which sign with its own account, may name whom to charge"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.ACCESS_DENIED)
+        attributes = channel.attributes
+        attributes[_NAMED] = _Named(attributes.get(PROVEN_ACCOUNT), account, address)
+        attributes.pop(_CALLER, None)
 
     # Requests that were decoded
 
@@ -192,8 +242,8 @@ class Quotas:
         """Charge who sends on a connection with work on the loop, if there are quotas; too much is read more slowly."""
         if not self.table.by_name:
             return
-        account = channel.attributes.get(PROVEN_ACCOUNT)
-        slow_s = self._work.spend(f"address {channel.peer[0]}" if account is None else f"account {account}", seconds)
+        account, address = self._charged(channel)
+        slow_s = self._work.spend(f"address {address}" if account is None else f"account {account}", seconds)
         if slow_s > 0:
             self._slow(channel, slow_s, _MAX_WORK_SLOW_S)
 
@@ -218,7 +268,7 @@ class Quotas:
 
     def _slow(self, channel: FramesChannel, seconds: float, max_s: float = _MAX_SLOW_S) -> None:
         account = channel.attributes.get(PROVEN_ACCOUNT)
-        if account is None or account != self._own_account:
+        if account is None or account != self._own_account or _NAMED in channel.attributes:
             channel.read_after(min(seconds, max_s))
 
     # The buckets

@@ -23,6 +23,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.quota import ChargeCallerRequestHeader, ChargeCallerResponseHeader
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
 from store.queue.consume_queue import ConsumeQueue
 from store.retention.queue_trim import raise_min
@@ -63,6 +64,7 @@ class QuotaUpkeep(Service):
             Route(code.DELETE_QUOTA, NoHeader, self.delete_quota, cluster, Action.DELETE),
             Route(code.GET_ALL_QUOTAS, NoHeader, self.all_quotas, cluster, Action.GET),
             Route(code.GET_QUOTA_USAGE, NoHeader, self.usage, cluster, Action.GET),
+            Route(code.CHARGE_CALLER, ChargeCallerRequestHeader, self.charge_caller, cluster, Action.UPDATE),
         ]
 
     def load(self) -> None:
@@ -108,6 +110,15 @@ class QuotaUpkeep(Service):
     def usage(self, request: Request[NoHeader]) -> Response:
         """Return how much of each quota is used."""
         return Response(body=dumps(QuotaUsageBody(self._core.config.broker.broker_name, self.uses())))
+
+    def charge_caller(self, request: Request[ChargeCallerRequestHeader]) -> Response:
+        """Charge the client that a proxy names; tell the proxy whether it should name its clients."""
+        header, quotas, channel = request.header, self._quotas, request.channel
+        if header.address is not None:
+            quotas.charge_caller(channel, header.account, header.address)
+        return Response(
+            header=ChargeCallerResponseHeader(charges_callers=quotas.has_callers and quotas.trusts(channel))
+        )
 
     # Use
 

@@ -37,7 +37,7 @@ which part serves it, and the tests that send it. RocketMQ 5.5.1 has all codes o
 more; of these Sprocket does not know SWITCH_TIMER_ENGINE (5001), which is about RocksDB. A dash in both columns is a
 code of older versions, or one of Sprocket's own.
 The response to any other code is REQUEST_CODE_NOT_SUPPORTED with the code's name. NEGOTIATE_HA_SESSION,
-PROVE_BROKER_IDENTITY, FORGET_CONTROLLER, ADOPT_BROKER_GROUP, REVOKE_TOKEN, and those of quotas (21005 to 21008),
+PROVE_BROKER_IDENTITY, FORGET_CONTROLLER, ADOPT_BROKER_GROUP, REVOKE_TOKEN, and those of quotas (21005 to 21008, 21013),
 namespaces (21010 to 21012) and schedules (21020 to 21025) are Sprocket's own, see [quotas.md](quotas.md),
 [namespaces.md](namespaces.md), [schedules.md](schedules.md),
 [replication-protocol.md](replication-protocol.md), [security.md](security.md#other-brokers) and

@@ -86,8 +86,8 @@ class GrpcGate:
         if token is not None:
             token.bearers.add(bearer)
 
-    def permit(self, call: Call, request: Any) -> None:
-        """Raise Refusal unless the user who signed may do what `request` asks for."""
+    def permit(self, call: Call, request: Any) -> str:
+        """Return the user who signed.  Raises Refusal unless that user may do what `request` asks for."""
         peer = parts_of(call.peer[0])
         name, _ = signed_by(call.metadata)
         try:
@@ -95,6 +95,7 @@ class GrpcGate:
             for needed in needs(request):
                 asked = AccessRequest(0, 0, peer, {ACCESS_KEY: name}, b"", cluster=self._cluster, found=(needed,))
                 self._check(who, asked)
+            return who.account
         except Refusal as refused:
             self._refused(call, name, f"{type(request).__name__}: {refused.message}")
             raise

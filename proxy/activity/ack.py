@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import Final, NamedTuple
 
 from proxy.brokers.brokers import Brokers
+from proxy.brokers.caller_connections import Caller
 from proxy.brokers.receipts import Receipt, parse_receipt
 from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
@@ -62,7 +63,9 @@ class AckActivity:
                 outcomes[index] = status_of(refused)
             else:
                 of_broker[receipt.handle.broker_name].append(_Entry(index, receipt, held))
-        await asyncio.gather(*(self._ack_at(batch, group, topic, outcomes) for batch in of_broker.values()))
+        await asyncio.gather(
+            *(self._ack_at(call.caller, batch, group, topic, outcomes) for batch in of_broker.values())
+        )
         return encoded_acks([
             AckResult(outcome, entry.message_id, entry.receipt_handle)
             for entry, outcome in zip(entries, outcomes, strict=True)
@@ -84,27 +87,31 @@ class AckActivity:
         outcome, held = OK, None
         try:
             receipt, held = await self._take(call, group, entry)
-            await self._brokers.ack(receipt, group, topic)
+            await self._brokers.ack(receipt, group, topic, call.caller)
         except (Refusal, ClientError) as error:
             self._renewal.put_back(held, error)
             outcome = status_of(error)
         return AckResult(outcome, message_id, given)
 
-    async def _ack_at(self, batch: "list[_Entry]", group: str, topic: str, outcomes: list[wire.Status]) -> None:
+    async def _ack_at(
+        self, caller: Caller, batch: "list[_Entry]", group: str, topic: str, outcomes: list[wire.Status]
+    ) -> None:
         """Acknowledge messages of one broker, and put the status of each into `outcomes`."""
         if len(batch) == 1 or any(entry.receipt.handle.is_ordered or entry.receipt.lite_topic for entry in batch):
-            await asyncio.gather(*(self._ack_one(entry, group, topic, outcomes) for entry in batch))
+            await asyncio.gather(*(self._ack_one(caller, entry, group, topic, outcomes) for entry in batch))
             return
         try:
-            await self._brokers.ack_batch([entry.receipt for entry in batch], group, topic)
+            await self._brokers.ack_batch([entry.receipt for entry in batch], group, topic, caller)
         except (Refusal, ClientError) as error:
             for entry in batch:
                 self._renewal.put_back(entry.held, error)
                 outcomes[entry.place] = status_of(error)
 
-    async def _ack_one(self, entry: "_Entry", group: str, topic: str, outcomes: list[wire.Status]) -> None:
+    async def _ack_one(
+        self, caller: Caller, entry: "_Entry", group: str, topic: str, outcomes: list[wire.Status]
+    ) -> None:
         try:
-            await self._brokers.ack(entry.receipt, group, topic)
+            await self._brokers.ack(entry.receipt, group, topic, caller)
         except (Refusal, ClientError) as error:
             self._renewal.put_back(entry.held, error)
             outcomes[entry.place] = status_of(error)

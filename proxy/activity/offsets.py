@@ -79,7 +79,8 @@ class OffsetActivity:
             expression_type=wanted.expression_type,
         )
         limit_s = wait_ms / 1000 + _POLL_SLACK_S
-        response = await self._brokers.ask(queue.broker_name, RequestCode.PULL_MESSAGE, header, timeout_s=limit_s)
+        code, caller = RequestCode.PULL_MESSAGE, call.caller
+        response = await self._brokers.ask(queue.broker_name, code, header, timeout_s=limit_s, caller=caller)
         await self._write_pulled(response, queue, request.offset, set(wanted.tags_set or ()), write)
 
     async def _write_pulled(

@@ -130,7 +130,7 @@ class ReceiveActivity:
         def unread(response: ReceivedResponse) -> None:
             self._release_unread(response, popped_of, source)
 
-        popped = popped_of(await self._brokers.pop(broker_name, header, wait_ms / 1000, unread))
+        popped = popped_of(await self._brokers.pop(broker_name, header, wait_ms / 1000, unread, call.caller))
         if not popped:
             return False
         kept = self._matching(popped, wanted, source, group_config)

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.brokers.brokers import Brokers
+from proxy.brokers.caller_connections import Caller
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.transaction_ids import TransactionId
 from proxy.config import ProxyConfig
@@ -77,7 +78,7 @@ class SendActivity:
                 raise Refusal(wire.MESSAGE_CORRUPTED, "topic in message is not same")
             messages.append(incoming(message, topic, peer, self._config, now_ms))
         await self._check_types(topic, messages)
-        return encoded_sends(await self._send(topic, messages))
+        return encoded_sends(await self._send(call.caller, topic, messages))
 
     async def _check_types(self, topic: str, messages: Sequence[Incoming]) -> None:
         if not self._config.enable_topic_message_type_check or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -86,28 +87,30 @@ class SendActivity:
         expected = self._metadata.known_type(topic) or await self._metadata.message_type(topic)
         check_type(expected, {message.message_type for message in messages})
 
-    async def _send(self, topic: str, messages: Sequence[Incoming]) -> list[SendResult]:
+    async def _send(self, caller: Caller, topic: str, messages: Sequence[Incoming]) -> list[SendResult]:
         if len(messages) == 1:
-            return await self._send_request(topic, _single(topic, messages[0]), messages)
+            return await self._send_request(caller, topic, _single(topic, messages[0]), messages)
         is_batch = (
             all(message.message_type in _BATCHABLE and not message.sys_flag for message in messages)
             and len({message.sharding_key for message in messages}) == 1
         )
         if is_batch:
-            return await self._send_request(topic, _batch(topic, messages), messages)
+            return await self._send_request(caller, topic, _batch(topic, messages), messages)
         if any(message.sharding_key for message in messages):
             # In order, because messages of one group or lite topic are.
-            return [await self._send_one(topic, message) for message in messages]
-        return list(await asyncio.gather(*(self._send_one(topic, message) for message in messages)))
+            return [await self._send_one(caller, topic, message) for message in messages]
+        return list(await asyncio.gather(*(self._send_one(caller, topic, message) for message in messages)))
 
-    async def _send_one(self, topic: str, message: Incoming) -> SendResult:
+    async def _send_one(self, caller: Caller, topic: str, message: Incoming) -> SendResult:
         """Send one of several messages; its failure is its own."""
         try:
-            return (await self._send_request(topic, _single(topic, message), [message]))[0]
+            return (await self._send_request(caller, topic, _single(topic, message), [message]))[0]
         except SprocketError as error:
             return SendResult(status_of(error), message.message_id)
 
-    async def _send_request(self, topic: str, request: SendRequest, messages: Sequence[Incoming]) -> list[SendResult]:
+    async def _send_request(
+        self, caller: Caller, topic: str, request: SendRequest, messages: Sequence[Incoming]
+    ) -> list[SendResult]:
         route = await self._route(topic)
         key = messages[0].sharding_key
         failed: list[str] = []
@@ -116,7 +119,7 @@ class SendActivity:
             queue = self._queue(route, key, failed)
             sharding_queues = len(route.publish) if key else None
             try:
-                response = await self._brokers.send(request, queue, messages[0].born_ms, sharding_queues)
+                response = await self._brokers.send(request, queue, messages[0].born_ms, sharding_queues, caller)
             except (ConnectFailed, Refusal):
                 # Nothing was sent.  A message group stays with its queue, and a lite topic with its broker.
                 self._brokers.instance.request_refresh(topic)

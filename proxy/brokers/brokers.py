@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from proxy.brokers.ack_requests import ack_header, encoded_ack
+from proxy.brokers.caller_connections import Caller, CallerConnections
 from proxy.brokers.pace import Pace
 from proxy.brokers.pop_requests import encoded_pop
 from proxy.brokers.receipts import Receipt
@@ -62,6 +63,7 @@ class Brokers:
 
     def __init__(self, instance: ClientInstance) -> None:
         self.instance = instance
+        self.callers = CallerConnections(instance)
         self._sends = Pace()
 
     async def route(self, topic: str) -> TopicRoute:
@@ -95,9 +97,10 @@ class Brokers:
         body: Buffer = b"",
         *,
         timeout_s: float,
+        caller: Caller | None = None,
     ) -> ReceivedResponse:
-        """Return the response of a master, whatever its code."""
-        channel = await self._channel(broker_name)
+        """Return the response of a master, whatever its code.  It charges `caller`; without one, the proxy."""
+        channel = await self._channel(broker_name, caller)
         return await channel.request(code, header, body, timeout_s=timeout_s)
 
     def open_channel(self, broker_name: str) -> RemotingChannel | None:
@@ -105,17 +108,21 @@ class Brokers:
         address = self.instance.master_address(broker_name)
         return None if address is None else self.instance.remoting.open_channel(address)
 
-    async def _channel(self, broker_name: str) -> RemotingChannel:
+    async def _channel(self, broker_name: str, caller: Caller | None) -> RemotingChannel:
         address = self.instance.master_address(broker_name)
         if address is None:
             raise Refusal(wire.BAD_REQUEST, f"cannot find broker {broker_name}")
-        remoting = self.instance.remoting
-        return remoting.open_channel(address) or await remoting.channel(address)
+        return self.callers.open_channel(address, caller) or await self.callers.channel(address, caller)
 
     async def send(
-        self, request: SendRequest, queue: MessageQueue, born_ms: int, sharding_queues: int | None = None
+        self,
+        request: SendRequest,
+        queue: MessageQueue,
+        born_ms: int,
+        sharding_queues: int | None = None,
+        caller: Caller | None = None,
     ) -> ReceivedResponse:
-        """Return the response of a master to a send, which may wait a moment for others, see `Pace`.
+        """Return the response of a master to a send of `caller`, which may wait a moment for others, see `Pace`.
 
         `sharding_queues` is the number of queues that a message group chose from; None without a group.
         """
@@ -123,7 +130,7 @@ class Brokers:
         if moment is not None:
             await moment
         with self._sends:
-            channel = await self._channel(queue.broker_name)
+            channel = await self._channel(queue.broker_name, caller)
             if channel.is_signing or len(request.body) > _LARGE_BODY_BYTES:
                 fields = request.ext_fields(request.topic, SEND_SETTINGS, queue, born_ms) | sharded(sharding_queues)
                 return await channel.request(request.code, fields, request.body, timeout_s=TIMEOUT_S)
@@ -162,12 +169,13 @@ class Brokers:
         header: PopMessageRequestHeader | PopLiteMessageRequestHeader,
         wait_s: float,
         unread: Callable[[ReceivedResponse], None],
+        caller: Caller,
     ) -> ReceivedResponse:
-        """Return the response of a master to a pop that it may hold for `wait_s`.
+        """Return the response of a master to a pop of `caller` that it may hold for `wait_s`.
 
         The broker may take messages for a pop at any time.  If the caller is cancelled, `unread` gets the response.
         """
-        channel, limit_s = await self._channel(broker_name), wait_s + _POLL_SLACK_S
+        channel, limit_s = await self._channel(broker_name, caller), wait_s + _POLL_SLACK_S
         poll = _Poll(unread)
         if isinstance(header, PopLiteMessageRequestHeader):
             channel.request_for(poll, RequestCode.POP_LITE_MESSAGE, header, timeout_s=limit_s)
@@ -203,12 +211,12 @@ class Brokers:
         except ProtocolError as error:
             raise AnswerUnreadable(f"the answer of {broker_name} to a pop: {error}") from None
 
-    async def ack(self, receipt: Receipt, group: str, topic: str) -> None:
+    async def ack(self, receipt: Receipt, group: str, topic: str, caller: Caller | None = None) -> None:
         """Acknowledge one message."""
         handle, stored_topic = receipt.handle, receipt.stored_topic(topic, group)
         broker_name = handle.broker_name
         await self._check(receipt, topic)
-        channel = await self._channel(broker_name)
+        channel = await self._channel(broker_name, caller)
         if channel.is_signing or receipt.lite_topic:
             header = ack_header(group, stored_topic, handle, receipt.offset, receipt.lite_topic or None)
             answer = channel.request(RequestCode.ACK_MESSAGE, header, timeout_s=TIMEOUT_S)
@@ -219,7 +227,7 @@ class Brokers:
             channel.request_encoded(answer, RequestCode.ACK_MESSAGE, opaque, frame, b"", TIMEOUT_S)
         self.success(await answer, broker_name)
 
-    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str) -> None:
+    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str, caller: Caller) -> None:
         """Acknowledge several messages of one broker."""
         await self._check(receipts[0], topic)
         acks: dict[tuple[str, int, int, int, int], BatchAck] = {}
@@ -236,7 +244,8 @@ class Brokers:
             ack.b = bits[key].to_bytes((bits[key].bit_length() + 7) // 8, "little")
         broker_name = receipts[0].handle.broker_name
         body = dumps(BatchAckMessageRequestBody(broker_name, list(acks.values())))
-        response = await self.ask(broker_name, RequestCode.BATCH_ACK_MESSAGE, None, body, timeout_s=TIMEOUT_S)
+        code = RequestCode.BATCH_ACK_MESSAGE
+        response = await self.ask(broker_name, code, None, body, timeout_s=TIMEOUT_S, caller=caller)
         self.success(response, broker_name)
 
     async def change_invisible(

@@ -11,7 +11,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
+from acl.gate import PROVEN_ACCOUNT
 from proxy.brokers.brokers import Brokers
+from proxy.brokers.caller_connections import Caller
 from proxy.remoting.topic_routes import TopicRoutes
 from proxy.status import Refusal as GrpcRefusal
 from sprocket.client.errors import ClientError, TopicNotFound
@@ -78,7 +80,8 @@ class Forwarder:
             name = LOGICAL_BROKER if route is None else route.broker_of(queue)
         self._enter(request)
         address = None if name is None else instance.master_address(name)
-        channel = None if address is None else instance.remoting.open_channel(address)
+        caller = caller_of(request.channel)
+        channel = None if address is None else self._brokers.callers.open_channel(address, caller)
         if channel is None:
             self._spawn(self._forward_later(request, fields, name, queue, timeout_s))
         else:
@@ -146,7 +149,7 @@ class Forwarder:
         try:
             if name == LOGICAL_BROKER and queue is not None:
                 name = (await self._brokers.route(queue.topic)).broker_of(queue)
-            channel = await self.channel_of(name, request.code, fields)
+            channel = await self.channel_of(name, request.code, fields, caller_of(request.channel))
         except (SprocketError, GrpcRefusal) as error:
             self._leave(request)
             request.channel.refuse(request, error)
@@ -156,8 +159,10 @@ class Forwarder:
             raise
         self._pass_on(channel, request, fields, timeout_s)
 
-    async def channel_of(self, name: str | None, code: int, fields: Fields) -> RemotingChannel:
-        """Return the connection to a broker, or to the only broker of the topic if no broker is named.
+    async def channel_of(
+        self, name: str | None, code: int, fields: Fields, caller: Caller | None = None
+    ) -> RemotingChannel:
+        """Return the connection of `caller` to a broker, or to the only broker of the topic if no broker is named.
 
         Raises RequestError, ClientError.
         """
@@ -174,7 +179,7 @@ class Forwarder:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"there is no broker {name!r:.100}", Reason.SERVICE_NOT_AVAILABLE
             )
-        return await instance.remoting.channel(address)
+        return await self._brokers.callers.channel(address, caller)
 
     def _known_only_broker(self, code: int, fields: Fields) -> str | None:
         """Return the only broker of the topic that a request names, if clients were told of one alone."""
@@ -199,6 +204,11 @@ class Forwarder:
                 "names the broker, or connect it to the name server",
             )
         return names[0]
+
+
+def caller_of(channel: RemotingChannel) -> Caller:
+    """Return the client at a connection of the proxy."""
+    return Caller(channel.attributes.get(PROVEN_ACCOUNT), channel.peer[0])
 
 
 def _masters(data: TopicRouteData) -> list[str]:

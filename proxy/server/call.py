@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from proxy.brokers.caller_connections import Caller
 from proxy.listeners import Listener
 from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
@@ -21,6 +22,7 @@ class Call(NamedTuple):
     """A call.  Nothing in `metadata` is proved.
 
     `remaining_ms` is the time to its deadline; None without one, and for a method that does not wait for messages.
+    `account` has proved itself; None if accounts need not do so.
 
     Values of `metadata` are str; only names that end with ``-bin`` have bytes.
     """
@@ -30,10 +32,16 @@ class Call(NamedTuple):
     peer: tuple[str, int]
     listener: Listener
     remaining_ms: int | None = None
+    account: str | None = None
 
     @property
     def client_version(self) -> str:
         return str(self.metadata.get(CLIENT_VERSION, ""))
+
+    @property
+    def caller(self) -> Caller:
+        """Who pays for the call."""
+        return Caller(self.account, self.peer[0])
 
     @property
     def peer_text(self) -> str:

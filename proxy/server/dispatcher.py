@@ -66,8 +66,8 @@ class Admission(Protocol):
         """Check who calls, by the metadata alone."""
         ...
 
-    def permit(self, call: Call, request: Any) -> None:
-        """Check whether who calls, as `prove` found, may do what `request` asks for."""
+    def permit(self, call: Call, request: Any) -> str | None:
+        """Check whether who calls, as `prove` found, may do what `request` asks for; return the account."""
         ...
 
     def bind(self, call: Call, stream: TelemetryStream) -> None:
@@ -139,18 +139,18 @@ class Dispatcher:
         self._admission.prove(call, kind.name)
         raw = await self._intake.read(call.peer, exchange.read)
         try:
-            return await serve(call, self._request(call, raw, kind))
+            request, account = self._request(call, raw, kind)
+            return await serve(call if account is None else call._replace(account=account), request)
         finally:
             self._intake.done(call.peer, len(raw))
 
-    def _request(self, call: Call, raw: bytes, kind: "_Request") -> Any:
-        """Return the request in `raw`, if the caller may ask for it.  Raises Refusal."""
+    def _request(self, call: Call, raw: bytes, kind: "_Request") -> tuple[Any, str | None]:
+        """Return the request in `raw`, if the caller may ask for it, and the caller's account.  Raises Refusal."""
         try:
             request = kind.read(raw)
         except (DecodeError, ValueError) as error:
             raise Refusal(wire.BAD_REQUEST, f"{kind.name} cannot be read: {error}") from None
-        self._admission.permit(call, request)
-        return request
+        return request, self._admission.permit(call, request)
 
     def _streaming(self, method: Streaming, kind: "_Request", response: Any) -> Callable[[Stream], Awaitable[None]]:
         write_s = self._limits.write_s
@@ -215,7 +215,7 @@ class Dispatcher:
         """Take one message of a telemetry stream.  Return whether the stream goes on."""
         try:
             self._admission.prove(call, _COMMAND.name)
-            command = self._request(call, raw, _COMMAND)
+            command, _ = self._request(call, raw, _COMMAND)
         except Refusal as refused:
             # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
             await exchange.write(wire.TelemetryCommand(status=status_of(refused)).SerializeToString())

@@ -25,6 +25,7 @@ CONNECT_TIMEOUT_S = 3.0
 # A peer that takes no more data must not hold up the end of a program.
 _CLOSE_LIMIT_S = 0.5
 Prover = Callable[[RemotingChannel, str], Awaitable[None]]
+Introduce = Callable[[RemotingChannel], Awaitable[None]]
 
 
 class ConnectFailed(ClientError):
@@ -68,11 +69,21 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
+async def _or_closed(step: Awaitable[None], channel: RemotingChannel) -> None:
+    """Do a step of a new connection; close it if the step fails."""
+    try:
+        await step
+    except BaseException:
+        channel.close()
+        raise
+
+
 class RemotingClient:
     """Client of any number of servers; `routes` serve the requests that servers send.
 
     With `credentials` every request is signed, with `tls` every connection is TLS.  `prover` makes the server of a new
-    connection prove its identity, and raises ConnectFailed; nothing is signed before.  `on_open` and `on_close` get the
+    connection prove its identity, and raises ConnectFailed; nothing is signed before.  `introduce` then tells the
+    server, before any other request, for whom this client is, and raises ClientError.  `on_open` and `on_close` get the
     address of each connection that opens or closes.  `in_process` knows the servers in this process: connections with
     them are neither signed nor TLS, and the server need not prove anything.
     """
@@ -86,6 +97,7 @@ class RemotingClient:
         tls: ClientTls | None = None,
         credentials: Credentials | None = None,
         prover: Prover | None = None,
+        introduce: Introduce | None = None,
         on_open: Callable[[str], None] | None = None,
         on_close: Callable[[str], None] | None = None,
         in_process: InProcess = nowhere,
@@ -99,6 +111,7 @@ class RemotingClient:
         self._tls = tls
         self.credentials = credentials
         self._prover = prover
+        self._introduce = introduce
         self._channels: dict[str, RemotingChannel] = {}
         self._connecting: dict[str, asyncio.Task[RemotingChannel]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first use
@@ -129,6 +142,11 @@ class RemotingClient:
             task.add_done_callback(lambda _: self._connecting.pop(address, None))
         return await outcome_of(task, ConnectFailed(f"{address}: the client is closed"))
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a connection is being opened, or a request waits for its response."""
+        return bool(self._connecting) or any(channel.has_waiting for channel in self._channels.values())
+
     def open_channel(self, address: str) -> RemotingChannel | None:
         """Return the connection to `address` if it is open now."""
         channel = self._channels.get(address)
@@ -137,6 +155,8 @@ class RemotingClient:
     async def _connect(self, address: str) -> RemotingChannel:
         connect = self._in_process(address)
         channel = await self._connect_by_socket(address) if connect is None else self._connect_here(address, connect)
+        if self._introduce is not None:
+            await _or_closed(self._introduce(channel), channel)
         if not channel.is_closed:  # the peer may have closed it in the same turn of the loop
             self._channels[address] = channel
         if self._on_open is not None:
@@ -183,11 +203,7 @@ class RemotingClient:
     async def _prove(self, channel: RemotingChannel, address: str) -> None:
         if self._prover is None:
             return
-        try:
-            await self._prover(channel, address)
-        except BaseException:
-            channel.close()
-            raise
+        await _or_closed(self._prover(channel, address), channel)
         channel.sign_with(self.credentials)
 
     def _closed_channel(self, address: str, channel: RemotingChannel) -> None:

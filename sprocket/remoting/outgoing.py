@@ -124,6 +124,11 @@ class Outgoing(Connection, asyncio.Protocol):
         self.request_encoded(waiter, code, opaque, prefix, body, timeout_s)
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether a request of our own still waits for its response."""
+        return bool(self._pending.waiting)
+
+    @property
     def is_signing(self) -> bool:
         """Whether requests are signed, so that `request` must encode them."""
         return self._credentials is not None

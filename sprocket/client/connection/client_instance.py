@@ -40,6 +40,7 @@ from sprocket.remoting.bodies.client import HeartbeatData, MessageQueue
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, NO_BROKER
 from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.client import Introduce, RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
@@ -147,6 +148,7 @@ class ClientInstance:
         self.outages = Outages(self.clock.monotonic, denied)
         self.identity: Identity
         self._tls = None if settings.tls is None else ClientTls(settings.tls)
+        self._in_process = in_process
         self.names = WireNames(settings.namespace)
         self.remoting = NamingClient(
             self.names, routes, connect_timeout_s=settings.connect_timeout_s, on_open=self._channel_opened,
@@ -183,6 +185,13 @@ class ClientInstance:
     @property
     def client_id(self) -> str:
         return self.identity.client_id
+
+    def further_connections(self, introduce: Introduce) -> RemotingClient:
+        """Return a client of the same servers with connections of its own, each of which begins with `introduce`."""
+        return RemotingClient(
+            connect_timeout_s=self.settings.connect_timeout_s, credentials=self.settings.credentials, tls=self._tls,
+            in_process=self._in_process, introduce=introduce,
+        )  # fmt: skip
 
     async def open(self) -> None:
         """Start the tasks without connecting.  Raises TlsUnusable for invalid TLS files."""
@@ -448,6 +457,10 @@ class ClientInstance:
 
     def master_address(self, broker_name: str) -> str | None:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def masters(self) -> list[str]:
+        """Return the addresses of all masters that the routes name."""
+        return [members[MASTER_ID] for members in self._addresses.values() if MASTER_ID in members]
 
     def master_changed_at(self, broker_name: str) -> float:
         """Return when the routes last named another master of a broker group, or none, monotonic s; -inf if never."""

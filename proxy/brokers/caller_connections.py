@@ -1,0 +1,127 @@
+"""Connections to brokers of one client each, so that a broker charges that client's quotas, not the proxy's.
+
+A broker has quotas of accounts and addresses, and sees the proxy's.  While it has any, the requests of each client go
+over a connection of their own, which begins with CHARGE_CALLER.  The broker believes that only of a proxy that signs
+with the cluster's account, or is in its process.  So such a quota holds, and slows the client, as without a proxy.
+Without such quotas all clients share one connection.  RocketMQ has nothing like it.
+"""
+
+import logging
+from functools import partial
+from typing import Final, NamedTuple
+
+from proxy.status import Refusal
+from sprocket.client.answers import header_of
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.errors import ClientError, refusal
+from sprocket.common.errors import ProtocolError
+from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.grpc_wire import messaging_pb2 as wire
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.client import RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.quota import ChargeCallerRequestHeader, ChargeCallerResponseHeader
+
+logger = logging.getLogger(__name__)
+
+MAX_CALLERS: Final = 16_384
+LOOK_S: Final = 1.0
+# A connection that was not used for this time is closed.
+_IDLE_S: Final = 60.0
+_TIMEOUT_S: Final = 2.0
+
+
+class Caller(NamedTuple):
+    """A client of the proxy: the account that it has proved, if any, and its address without the port."""
+
+    account: str | None
+    address: str
+
+
+class _Own:
+    """Connections of one caller, by address of a broker."""
+
+    __slots__ = ("client", "used_s")
+
+    def __init__(self, client: RemotingClient) -> None:
+        self.client = client
+        self.used_s = 0.0
+
+
+class CallerConnections:
+    """Connections of callers beside those of `instance`, which all share.  Lives in the event loop's thread."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self._instance = instance
+        self._own: dict[Caller, _Own] = {}
+        self._charging: frozenset[str] = frozenset()  # addresses of brokers that charge callers
+        # Connections on which a broker does not know the question, or the proxy may not ask it.
+        self._unanswered: dict[str, RemotingChannel] = {}
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def open_channel(self, address: str, caller: Caller | None) -> RemotingChannel | None:
+        """Return the connection to a broker for requests of `caller`, if it is open now."""
+        if caller is None or address not in self._charging:
+            return self._instance.remoting.open_channel(address)
+        own = self._own.get(caller)
+        if own is None:
+            return None
+        own.used_s = self._instance.clock.monotonic()
+        return own.client.open_channel(address)
+
+    async def channel(self, address: str, caller: Caller | None) -> RemotingChannel:
+        """Return an open connection to a broker for requests of `caller`.  Raises Refusal, ClientError."""
+        if caller is None or address not in self._charging:
+            return await self._instance.remoting.channel(address)
+        return await self._client_of(caller).channel(address)
+
+    def _client_of(self, caller: Caller) -> RemotingClient:
+        own = self._own.get(caller)
+        if own is None:
+            if len(self._own) >= MAX_CALLERS:
+                raise Refusal(wire.TOO_MANY_REQUESTS, f"{MAX_CALLERS} clients with quotas use this proxy, try later")
+            header = ChargeCallerRequestHeader(account=caller.account, address=caller.address)
+            own = self._own[caller] = _Own(self._instance.further_connections(partial(_introduce, header=header)))
+        own.used_s = self._instance.clock.monotonic()
+        return own.client
+
+    async def look(self) -> None:
+        """Ask the masters that the proxy is connected with whether they charge callers; close unused connections."""
+        charging = {address for address in self._instance.masters() if await self._charges(address)}
+        if charging != self._charging:
+            peer_lines.info(logger, "", "event=callers_charged brokers=%s", ",".join(sorted(charging)) or "none")
+            self._charging = frozenset(charging)
+        idle_s = self._instance.clock.monotonic() - _IDLE_S
+        for caller, own in list(self._own.items()):
+            if own.used_s < idle_s and not own.client.has_waiting:
+                del self._own[caller]
+                await own.client.close()
+
+    async def _charges(self, address: str) -> bool:
+        channel = self._instance.remoting.open_channel(address)
+        if channel is None or self._unanswered.get(address) is channel:
+            return address in self._charging and channel is None
+        self._unanswered.pop(address, None)
+        try:
+            answer = await channel.request(RequestCode.CHARGE_CALLER, ChargeCallerRequestHeader(), timeout_s=_TIMEOUT_S)
+            if answer.code == ResponseCode.SUCCESS:
+                return header_of(answer, ChargeCallerResponseHeader).charges_callers
+        except (ClientError, ProtocolError):
+            return address in self._charging  # it may be busy
+        self._unanswered[address] = channel
+        return False
+
+    async def close(self) -> None:
+        """Close all connections of callers."""
+        for own in list(self._own.values()):
+            await own.client.close()
+        self._own.clear()
+
+
+async def _introduce(channel: RemotingChannel, header: ChargeCallerRequestHeader) -> None:
+    """Tell a broker who calls on a new connection.  Raises ClientError, and then nothing else is sent there."""
+    answer = await channel.request(RequestCode.CHARGE_CALLER, header, timeout_s=_TIMEOUT_S)
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal(answer.code, answer.remark, f"{channel.peer[0]}:{channel.peer[1]}")
