@@ -169,7 +169,7 @@ class Brokers:
         header: PopMessageRequestHeader | PopLiteMessageRequestHeader,
         wait_s: float,
         unread: Callable[[ReceivedResponse], None],
-        caller: Caller,
+        caller: Caller | None = None,
     ) -> ReceivedResponse:
         """Return the response of a master to a pop of `caller` that it may hold for `wait_s`.
 
@@ -227,7 +227,7 @@ class Brokers:
             channel.request_encoded(answer, RequestCode.ACK_MESSAGE, opaque, frame, b"", TIMEOUT_S)
         self.success(await answer, broker_name)
 
-    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str, caller: Caller) -> None:
+    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str, caller: Caller | None) -> None:
         """Acknowledge several messages of one broker."""
         await self._check(receipts[0], topic)
         acks: dict[tuple[str, int, int, int, int], BatchAck] = {}

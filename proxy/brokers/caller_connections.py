@@ -100,16 +100,19 @@ class CallerConnections:
                 await own.client.close()
 
     async def _charges(self, address: str) -> bool:
-        channel = self._instance.remoting.open_channel(address)
-        if channel is None or self._unanswered.get(address) is channel:
-            return address in self._charging and channel is None
-        self._unanswered.pop(address, None)
+        remoting, was_charging = self._instance.remoting, address in self._charging
+        if not was_charging and remoting.open_channel(address) is None:
+            return False  # nothing is sent there
         try:
+            channel = await remoting.channel(address)
+            if self._unanswered.get(address) is channel:
+                return False
+            self._unanswered.pop(address, None)
             answer = await channel.request(RequestCode.CHARGE_CALLER, ChargeCallerRequestHeader(), timeout_s=_TIMEOUT_S)
             if answer.code == ResponseCode.SUCCESS:
                 return header_of(answer, ChargeCallerResponseHeader).charges_callers
         except (ClientError, ProtocolError):
-            return address in self._charging  # it may be busy
+            return was_charging  # it may be busy
         self._unanswered[address] = channel
         return False
 

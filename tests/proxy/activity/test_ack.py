@@ -9,6 +9,7 @@ import pytest
 
 from proxy.activity.ack import AckActivity
 from proxy.brokers.brokers import Brokers
+from proxy.brokers.caller_connections import Caller
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.receipts import Receipt
 from proxy.clients.connections import Connections
@@ -37,12 +38,12 @@ class WaitingBrokers(Brokers):
         self._all_here = asyncio.Barrier(count)
         self.asked: list[asyncio.Task[None] | None] = []
 
-    async def ack(self, receipt: Receipt, group: str, topic: str) -> None:
+    async def ack(self, receipt: Receipt, group: str, topic: str, caller: Caller | None = None) -> None:
         self.asked.append(asyncio.current_task())
         await self._all_here.wait()
 
-    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str) -> None:
-        await self.ack(receipts[0], group, topic)
+    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str, caller: Caller | None) -> None:
+        await self.ack(receipts[0], group, topic, caller)
 
 
 async def _acknowledge(
@@ -98,10 +99,10 @@ class FailingBrokers(Brokers):
         self._broken = broken
         self.asked: list[int] = []
 
-    async def ack(self, receipt: Receipt, group: str, topic: str) -> None:
-        await self.ack_batch([receipt], group, topic)
+    async def ack(self, receipt: Receipt, group: str, topic: str, caller: Caller | None = None) -> None:
+        await self.ack_batch([receipt], group, topic, caller)
 
-    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str) -> None:
+    async def ack_batch(self, receipts: Sequence[Receipt], group: str, topic: str, caller: Caller | None) -> None:
         if any(receipt.handle.broker_name == self._broken for receipt in receipts):
             raise RemotingTimeout(f"{self._broken} did not answer")
         self.asked += [receipt.offset for receipt in receipts]
