@@ -4,7 +4,7 @@ How it fits together, from the bottom:
 
 - `protocol/` is pure.  `marks.py` is the property that each copy carries: where it has been and which message of the
   source it is.  `copies.py` makes copies and batches.  `offset_map.py` translates offsets.  `position.py` says where a
-  queue goes on.  `steps.py` says which step of a failover is allowed.
+  queue goes on.  `read_ahead.py` says which pulls are under way.  `steps.py` says which step of a failover is allowed.
 - `records.py` is what the target knows about a link: a compacted topic, `TOPIC`, read as a table.
 - `config.py` reads the operator's file.  `cluster.py` is the connection to one cluster.
 - `queue_source.py` and `queue_target.py` are one queue at each end; `queue_copier.py` copies it.  The copier knows only

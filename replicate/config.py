@@ -54,8 +54,8 @@ class LinkConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fie
     forward: bool = True
     start: str = "first"
     on_refused: str = "stop"
-    batch_bytes: int = 2 * 1024 * 1024
-    ahead_bytes: int = 4 * 1024 * 1024
+    batch_bytes: int = 7 * 512 * 1024  # below RocketMQ's maxMessageSize
+    ahead_bytes: int = 256 * 1024 * 1024  # of all queues
     rate_bytes: int = 0  # in a second; 0: no limit
     checkpoint_s: float = 5.0
     offsets_s: float = 10.0

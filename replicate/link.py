@@ -15,7 +15,7 @@ from replicate.protocol.copies import Copy, SourceQueue
 from replicate.protocol.position import Checkpoint
 from replicate.protocol.steps import Pair, copies_messages, copies_offsets, newest
 from replicate.queue_copier import CopyRules, QueueCopier
-from replicate.queue_source import QueueSource, bounds_of
+from replicate.queue_source import MAX_PULLS, QueueSource, bounds_of
 from replicate.queue_target import QueueTarget
 from replicate.rate_limit import RateLimit
 from replicate.records import Link, Record, Refused, link_key, pair_key, queue_key, refused_key
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 _DISCOVER_S: Final = 5.0
 _FIRST_RETRY_S: Final = 0.5
+_MIN_AHEAD_BYTES: Final = 256 * 1024
 
 
 class ReplicationLink:
@@ -45,6 +46,7 @@ class ReplicationLink:
         self.lease = Lease(target, source.name, owner, clock)
         self.offsets = GroupOffsets(config, source, target, self.copiers, copier_of)
         self._clock = clock
+        self._slots = asyncio.Semaphore(MAX_PULLS)
         self._saved: dict[SourceQueue, Checkpoint] = {}
         self._troubles: dict[str, str] = {}  # by kind of work, so that each is logged when it changes
         limit = RateLimit(config.rate_bytes, clock, pause)
@@ -66,6 +68,11 @@ class ReplicationLink:
     def is_copying(self) -> bool:
         """Whether messages are copied now."""
         return self.lease.is_held and copies_messages(self.pair, self.source.name)
+
+    def _ahead_bytes(self) -> int:
+        """Return how much of a queue is read ahead: a link with many queues reads less of each."""
+        share = self.config.ahead_bytes // max(1, len(self.copiers))
+        return max(_MIN_AHEAD_BYTES, min(share, 2 * self.config.batch_bytes))
 
     # Work
 
@@ -171,7 +178,7 @@ class ReplicationLink:
     def _start(self, queue: SourceQueue, checkpoint: Checkpoint, group: asyncio.TaskGroup) -> None:
         origin = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
         place = MessageQueue(queue.topic, checkpoint.target_broker, checkpoint.target_queue_id)
-        source = QueueSource(self.source.instance, origin, self.config.ahead_bytes)
+        source = QueueSource(self.source.instance, origin, self._ahead_bytes, self._slots)
         target = QueueTarget(self.target.instance, place, self.config.send_timeout_s)
         copier = QueueCopier(queue, source, target, checkpoint, self._rules, self._clock)
         self.copiers[queue] = copier

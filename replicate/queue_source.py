@@ -1,21 +1,28 @@
 """One queue of a source, read with long polling and ahead of the copier."""
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Final
 
+import msgspec
+
+from replicate.protocol.read_ahead import MAX_MESSAGES, Range, ReadAhead
 from replicate.queue_copier import Bounds
 from sprocket.client.answers import header_of
+from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.subscription import ALL
+from sprocket.client.errors import ConnectionLost
 from sprocket.client.message import MessageQueue, ReceivedMessage
-from sprocket.client.pull.process_queue import ProcessQueue
-from sprocket.client.pull.pull import Puller, PullLoop, PullSettings
-from sprocket.common.errors import ClientError
+from sprocket.client.pull.pull import Puller, PullResult, PullSettings, PullStatus
+from sprocket.client.send_result import queue_name
+from sprocket.common.errors import ClientError, SprocketError
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -25,46 +32,36 @@ from sprocket.remoting.headers.offset import (
 
 # Brokers keep no offsets of this group: it commits nothing.
 GROUP: Final = "sprocket-replication"
+# Pulls of a link that are under way, without those that wait for a message: a broker refuses what it cannot hold.
+MAX_PULLS: Final = 1024
 _IDLE_S: Final = 2.0
+_BACKOFF_FIRST_S: Final = 0.1
+_BACKOFF_MAX_S: Final = 3.0
+_PULLS: Final = PullSettings(pull_batch_size=MAX_MESSAGES, pull_batch_size_in_bytes=1024 * 1024)
+
+logger = logging.getLogger(__name__)
 
 
 class OffsetGone(ClientError):
     """The source has no message at the offset that was to be read."""
 
 
-class _Reader(ProcessQueue):
-    """Messages that were read and not copied."""
-
-    __slots__ = ("_arrived", "read")
-
-    def __init__(self, queue: MessageQueue, next_offset: int, arrived: Wakeup) -> None:
-        super().__init__(queue, next_offset)
-        self.read: deque[ReceivedMessage] = deque()
-        self._arrived = arrived
-
-    def put(self, messages: Sequence[ReceivedMessage], next_offset: int) -> None:
-        self.read.extend(messages)
-        self.count += len(messages)
-        self.size_bytes += sum(message.size_bytes for message in messages)
-        self.next_offset = next_offset
-        self._arrived.set()
-
-
 class QueueSource:
-    """Queue of the cluster of `instance`; it holds at most about twice `ahead_bytes`."""
+    """Queue of the cluster of `instance`.  At most about `ahead_bytes` are held; `slots` bounds the pulls of a link."""
 
-    def __init__(self, instance: ClientInstance, queue: MessageQueue, ahead_bytes: int) -> None:
+    def __init__(
+        self, instance: ClientInstance, queue: MessageQueue, ahead_bytes: Callable[[], int], slots: asyncio.Semaphore
+    ) -> None:
         self._instance = instance
         self._queue = queue
-        self._settings = PullSettings(
-            pull_batch_size=1024, pull_batch_size_in_bytes=1024 * 1024, pull_threshold_for_queue=65_535,
-            pull_threshold_size_for_queue_bytes=ahead_bytes,
-        )  # fmt: skip
+        self._slots = slots
+        self._puller = Puller(instance, GROUP, _PULLS, queue, states_subscription=True)
         self._subscription = SubscriptionData(queue.topic, ALL, sub_version=instance.clock.wall_ms())
+        self._ahead_bytes = ahead_bytes
         self._arrived = Wakeup()
-        self._reader: _Reader | None = None
-        self._loop: PullLoop | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._read = ReadAhead(0, ahead_bytes)
+        self._is_gone = True  # nothing is read from here on: the offset is out of the queue, or none was set
+        self._pulls: set[asyncio.Task[None]] = set()
 
     async def bounds(self) -> Bounds:
         """Return its extent, from its master.  Raises ClientError."""
@@ -72,53 +69,87 @@ class QueueSource:
 
     def seek(self, offset: int) -> None:
         """Read from `offset` on, unless the next message that was read is that one."""
-        reader = self._reader
-        if reader is not None and not reader.is_dropped:
-            next_offset = reader.read[0].queue_offset if reader.read else reader.next_offset
-            if next_offset == offset:
-                return
+        ready = self._read.ready
+        if not self._is_gone and (ready[0].queue_offset if ready else self._read.next_offset) == offset:
+            return
         self.close()
-        self._reader = _Reader(self._queue, offset, self._arrived)
-        puller = Puller(self._instance, GROUP, self._settings, self._queue, states_subscription=True)
-        self._loop = PullLoop(
-            puller, self._reader, lambda: self._subscription, lambda queue, messages: None, self._instance,
-            commits_with_pull=False,
-        )  # fmt: skip
-        self._task = self._instance.spawn(self._read(self._reader, self._loop))
+        self._read, self._is_gone = ReadAhead(offset, self._ahead_bytes), False
+        self._go_on()
 
-    async def _read(self, reader: _Reader, loop: PullLoop) -> None:
-        await loop.run()
-        # The offset is out of the queue: the copier asks for its bounds.
-        reader.drop()
-        self._arrived.set()
+    def _go_on(self) -> None:
+        """Send the pulls that there is room for."""
+        while not self._is_gone and (pull := self._read.next_pull()) is not None:
+            task = self._instance.spawn(self._pull(self._read, pull))
+            self._pulls.add(task)
+            task.add_done_callback(self._pulls.discard)
+
+    async def _pull(self, read: ReadAhead, pull: Range) -> None:
+        """Pull one range until it is answered."""
+        backoff = Backoff(_BACKOFF_FIRST_S, _BACKOFF_MAX_S)
+        attempt = ("pull", self._queue)
+        while True:
+            try:
+                async with self._slots if not pull.waits else nullcontext():
+                    result = await self._result(pull)
+            except (SprocketError, msgspec.ValidationError) as error:
+                self._puller.failed()
+                if self._instance.outages.failed(attempt, error):
+                    logger.warning("event=pull_failed queue=%s reason=%r", queue_name(self._queue), str(error))
+                self._instance.request_refresh(self._queue.topic)
+                await backoff.pause()
+                continue
+            self._instance.outages.succeeded(attempt)
+            if result.status is PullStatus.OFFSET_ILLEGAL:
+                self._is_gone = True  # the copier asks for its bounds
+                self._arrived.set()
+                return
+            if not pull.waits and result.next_begin_offset <= pull.offset:
+                # A slave redirects to the master, or has less than the master.
+                self._puller.failed()
+                await backoff.pause()
+                continue
+            if pull.waits and result.status is PullStatus.NO_MATCHED_MSG:
+                await backoff.pause()
+            read.take(pull, result.messages, result.next_begin_offset, result.max_offset)
+            self._arrived.set()
+            self._go_on()
+            return
+
+    async def _result(self, pull: Range) -> PullResult:
+        answered: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()
+        if not self._start(answered, pull):
+            await self._puller.connect()
+            if not self._start(answered, pull):
+                raise ConnectionLost(f"broker {self._queue.broker_name} closed the connection")
+        return self._puller.result(await answered, self._subscription, pull.offset)
+
+    def _start(self, answered: "asyncio.Future[ReceivedResponse]", pull: Range) -> bool:
+        return self._puller.start(
+            answered, self._subscription, pull.offset, None, count=pull.length, waits=pull.waits
+        )  # fmt: skip
 
     async def messages(self) -> Sequence[ReceivedMessage]:
         """Return what was read, nothing after `_IDLE_S` without a message.
 
         Raises OffsetGone when the broker has not the offset any more.
         """
-        reader = self._reader
-        if reader is None or reader.read:
-            return () if reader is None else reader.read
-        if reader.is_dropped:
-            raise OffsetGone(f"{self._queue.topic}: the source has no message at {reader.next_offset}")
-        await self._arrived.wait(_IDLE_S)
-        return reader.read
+        read = self._read
+        if not read.ready:
+            if self._is_gone:
+                raise OffsetGone(f"{self._queue.topic}: the source has no message at {read.next_offset}")
+            await self._arrived.wait(_IDLE_S)
+        return read.ready
 
     def drop(self, count: int) -> None:
         """Forget the first messages."""
-        reader, loop = self._reader, self._loop
-        if reader is not None and loop is not None:
-            for _ in range(count):
-                reader.size_bytes -= reader.read.popleft().size_bytes
-            reader.count -= count
-            loop.room.set()
+        self._read.drop(count)
+        self._go_on()
 
     def close(self) -> None:
         """Stop reading."""
-        if self._reader is not None and self._task is not None:
-            self._reader.drop()
-            self._task.cancel()
+        self._is_gone = True
+        for task in self._pulls:
+            task.cancel()
 
 
 async def bounds_of(instance: ClientInstance, queue: MessageQueue) -> Bounds:

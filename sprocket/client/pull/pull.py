@@ -117,10 +117,14 @@ class Puller:
         self._subscription: SubscriptionData | None = None  # that of `_encoder`
         self._encoder: PullHeader
 
-    def start(self, waiter: Waiter, subscription: SubscriptionData, offset: int, commit_offset: int | None) -> bool:
-        """Send one pull, which the broker holds until a message arrives or the suspend time is over.
+    def start(
+        self, waiter: Waiter, subscription: SubscriptionData, offset: int, commit_offset: int | None, *,
+        count: int = 0, waits: bool = True,
+    ) -> bool:  # fmt: skip
+        """Send one pull of `count` messages, 0 for those of the settings.
 
-        The broker also commits `commit_offset`, unless it is None.  `waiter` gets the response for `result`.
+        With `waits` the broker holds it until a message arrives or the suspend time is over.  The broker
+        also commits `commit_offset`, unless it is None.  `waiter` gets the response for `result`.
         Return False if there is no connection to the broker: `connect` makes one.
         """
         addresses = self._instance.broker_addresses(self._instance.broker_name_of(self._queue))
@@ -129,36 +133,38 @@ class Puller:
         if channel is None:
             return False
         settings = self.settings
-        suspend_s = settings.suspend_timeout_s
+        suspend_s = settings.suspend_timeout_s if waits else 0.0
         if broker_id != self._suggested_id:
             suspend_s = min(suspend_s, _STAND_IN_S)
         suspend_ms = round(suspend_s * 1000)
-        sys_flag = _SUSPEND | _SUBSCRIPTION if self._states_subscription else _SUSPEND
+        sys_flag = (_SUSPEND if waits else 0) | (_SUBSCRIPTION if self._states_subscription else 0)
+        count = count or settings.pull_batch_size
         if commit_offset and broker_id == MASTER_ID:
             sys_flag |= _COMMIT_OFFSET
         timeout_s = settings.suspend_consumer_timeout_s
         if channel.is_signing:
-            header = self._header(subscription, offset, sys_flag, commit_offset or 0, suspend_ms)
+            header = self._header(subscription, offset, count, sys_flag, commit_offset or 0, suspend_ms)
             channel.request_for(waiter, PULL, header, timeout_s=timeout_s)
             return True
         if subscription is not self._subscription:
-            self._encoder = PullHeader(self._header(subscription, 0, 0, 0, 0))
+            self._encoder = PullHeader(self._header(subscription, 0, 0, 0, 0, 0))
             self._subscription = subscription
         opaque = channel.next_opaque()
-        frame = self._encoder.frame(opaque, offset, sys_flag, commit_offset or 0, suspend_ms)
+        frame = self._encoder.frame(opaque, offset, count, sys_flag, commit_offset or 0, suspend_ms)
         channel.request_encoded(waiter, PULL, opaque, frame, b"", timeout_s)
         return True
 
     def _header(
-        self, subscription: SubscriptionData, offset: int, sys_flag: int, commit_offset: int, suspend_ms: int
-    ) -> PullMessageRequestHeader:
+        self, subscription: SubscriptionData, offset: int, count: int, sys_flag: int, commit_offset: int,
+        suspend_ms: int,
+    ) -> PullMessageRequestHeader:  # fmt: skip
         names = self._instance.names
         return PullMessageRequestHeader(
             consumer_group=names.whole(self._group),
             topic=names.whole(self._queue.topic),
             queue_id=self._queue.queue_id,
             queue_offset=offset,
-            max_msg_nums=self.settings.pull_batch_size,
+            max_msg_nums=count,
             sys_flag=sys_flag,
             commit_offset=commit_offset,
             suspend_timeout_millis=suspend_ms,

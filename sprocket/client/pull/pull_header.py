@@ -12,7 +12,7 @@ from sprocket.remoting.request_format import request_format
 
 PULL: Final = int(RequestCode.PULL_MESSAGE)
 # The values that vary, in the order of the header's fields.
-_VARYING: Final = ("queueOffset", "sysFlag", "commitOffset", "suspendTimeoutMillis")
+_VARYING: Final = ("queueOffset", "maxMsgNums", "sysFlag", "commitOffset", "suspendTimeoutMillis")
 
 
 class PullHeader:
@@ -23,10 +23,12 @@ class PullHeader:
     def __init__(self, header: PullMessageRequestHeader) -> None:
         self._format = request_format(PULL, to_ext_fields(header), dict.fromkeys(_VARYING, b'"%d"'))
 
-    def frame(self, opaque: int, queue_offset: int, sys_flag: int, commit_offset: int, suspend_ms: int) -> bytes:
+    def frame(
+        self, opaque: int, queue_offset: int, count: int, sys_flag: int, commit_offset: int, suspend_ms: int
+    ) -> bytes:
         """Return the whole request, which has no body.  Raises NotEncodable."""
         try:
-            header = self._format % (queue_offset, sys_flag, commit_offset, suspend_ms, opaque)
+            header = self._format % (queue_offset, count, sys_flag, commit_offset, suspend_ms, opaque)
         except (TypeError, ValueError, OverflowError, struct.error) as error:
             raise NotEncodable(f"a pull cannot be encoded: {type(error).__name__}: {error}") from None
         return request_prefix(JSON, len(header), 0) + header

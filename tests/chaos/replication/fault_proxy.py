@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Final, Self, cast
 
 # What a way holds, in one connection, of bytes that do not pass; then their sender is made to wait.
-BUFFER_BYTES: Final = 1024 * 1024
+WINDOW_BYTES: Final = 1024 * 1024
 _CALL_LIMIT_S: Final = 20.0
 _PACKET_BYTES: Final = 1460
 _SHORTEST_REPEAT_S: Final = 0.01
@@ -58,7 +58,7 @@ class Pump:
         delay_s = self._proxy.delay_s(self._way, len(data or b""))
         self._held.append((loop.time() + delay_s, data))
         self._held_bytes += len(data or b"")
-        if self._held_bytes > BUFFER_BYTES and self.source is not None:
+        if self._held_bytes > self._proxy.window_bytes and self.source is not None:
             self.source.pause_reading()
         if delay_s:
             loop.call_later(delay_s, self.flush)
@@ -86,7 +86,7 @@ class Pump:
             self._held_bytes -= len(data)
             self._proxy.passed_bytes[self._way] += len(data)
             self.sink.write(data)
-            if self._held_bytes <= BUFFER_BYTES and self.source is not None:
+            if self._held_bytes <= self._proxy.window_bytes and self.source is not None:
                 self.source.resume_reading()
 
 
@@ -165,8 +165,11 @@ class Link:
 class FaultProxy:
     """Listens at `host`:`port` for connections to `target`; a context manager.  Faults are set from any thread."""
 
-    def __init__(self, target: tuple[str, int], *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, target: tuple[str, int], *, host: str = "127.0.0.1", port: int = 0, window_bytes: int = WINDOW_BYTES
+    ) -> None:
         self._target = target
+        self.window_bytes = window_bytes
         self._host = host
         self.port = port
         self._delays_s = {Way.THERE: 0.0, Way.BACK: 0.0}

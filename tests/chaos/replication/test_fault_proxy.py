@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.replication.fault_proxy import BUFFER_BYTES, FaultProxy, Way
+from tests.chaos.replication.fault_proxy import WINDOW_BYTES, FaultProxy, Way
 
 _LIMIT_S = 60.0
 
@@ -130,7 +130,7 @@ def test_a_stalled_sender_waits_and_nobody_hears_of_an_end(proxy: FaultProxy, ec
             while True:
                 sent += connection.send(bytes(65536))
         # What the proxy holds, and the kernel's buffers on the way.
-        assert BUFFER_BYTES <= sent < BUFFER_BYTES + 32 * 1024 * 1024
+        assert WINDOW_BYTES <= sent < WINDOW_BYTES + 32 * 1024 * 1024
     assert not echo.ended.wait(0.1)
     proxy.heal()
     assert echo.ended.wait(_LIMIT_S)

@@ -1,7 +1,6 @@
 """One simulated cluster: queues that recognise numbers as brokers do, and both ends of a copier."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -9,11 +8,13 @@ from broker.idempotence.id_window import FirstSend, IdWindow
 from replicate.protocol.copies import Copy, SourceQueue
 from replicate.protocol.marks import mark_in
 from replicate.protocol.position import Found
+from replicate.protocol.read_ahead import Range, ReadAhead
 from replicate.queue_copier import Bounds, Placed
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.errors import ClientError
 from sprocket.remoting.message import properties as names
 
+_AHEAD_BYTES = 4000
 TOPIC = "T"
 BROKER = "b"
 
@@ -71,34 +72,43 @@ async def turns(random: Random, most: int) -> None:
 
 
 class SimSource:
-    """A queue that is read, a few messages at a time."""
+    """A queue that is read by several pulls at a time, which are answered in any order, a few messages each."""
 
     def __init__(self, cluster: SimCluster, queue_id: int) -> None:
         self._cluster = cluster
         self._queue = MessageQueue(TOPIC, BROKER, queue_id)
-        self._next = 0
-        self._read: deque[ReceivedMessage] = deque()
+        self._read = ReadAhead(0, lambda: _AHEAD_BYTES)
+        self._pulls: list[Range] = []
 
     async def bounds(self) -> Bounds:
         await turns(self._cluster.random, 3)
         return Bounds(0, len(self._cluster.queues[self._queue.queue_id]))
 
     def seek(self, offset: int) -> None:
-        self._read.clear()
-        self._next = offset
+        self._read, self._pulls = ReadAhead(offset, lambda: _AHEAD_BYTES), []
 
     async def messages(self) -> Sequence[ReceivedMessage]:
-        log = self._cluster.queues[self._queue.queue_id]
-        if not self._read:
+        if not self._read.ready:
             await turns(self._cluster.random, 5)
-            for properties in log[self._next : self._next + self._cluster.random.randint(1, 8)]:
-                self._read.append(_message(self._queue, self._next, properties))
-                self._next += 1
-        return self._read
+            for _ in range(self._cluster.random.randint(1, 8)):
+                self._answer_one()
+        return self._read.ready
+
+    def _answer_one(self) -> None:
+        log, random = self._cluster.queues[self._queue.queue_id], self._cluster.random
+        while (pull := self._read.next_pull()) is not None:
+            self._pulls.append(pull)
+        if self._pulls:
+            pull = self._pulls.pop(random.randrange(len(self._pulls)))
+            end = min(pull.end, len(log), pull.offset + random.randint(1, 8))
+            found = [received(self._queue, offset, log[offset]) for offset in range(pull.offset, end)]
+            if found:
+                self._read.take(pull, found, end, len(log))
+            else:
+                self._pulls.append(pull)  # it waits at the broker
 
     def drop(self, count: int) -> None:
-        for _ in range(count):
-            self._read.popleft()
+        self._read.drop(count)
 
 
 class SimTarget:
@@ -152,7 +162,7 @@ class SimTarget:
             answer.set_result(placed)
 
 
-def _message(queue: MessageQueue, offset: int, properties: bytes) -> ReceivedMessage:
+def received(queue: MessageQueue, offset: int, properties: bytes) -> ReceivedMessage:
     return ReceivedMessage(
         topic=TOPIC, queue=queue, queue_offset=offset, physical_offset=0, body=b"x", raw_properties=properties, flag=0,
         sys_flag=0, born_timestamp_ms=0, born_host=bytes(8), store_timestamp_ms=0, store_host=bytes(8),
