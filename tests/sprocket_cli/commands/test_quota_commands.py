@@ -1,11 +1,13 @@
 """`sprocket quota` against a running cluster."""
 
 import json
+from subprocess import CompletedProcess
 from uuid import uuid4
 
 from sprocket_cli import exit_codes
+from sprocket_cli.mqadmin.main import main as admin
 from tests.sprocket_cli.conftest import Cluster
-from tests.sprocket_cli.test_topic_commands import sprocket
+from tests.sprocket_cli.test_topic_commands import completed, sprocket
 
 
 def test_a_quota_is_set_listed_used_and_deleted(cluster: Cluster) -> None:
@@ -32,3 +34,24 @@ def test_a_quota_that_makes_no_sense_ends_with_the_brokers_reason(cluster: Clust
     assert "dimension:pattern" in failed.stderr
     gone = sprocket(cluster, "quota", "delete", "topic:NoSuchQuota")
     assert gone.returncode == exit_codes.FAILURE and "there is no quota" in gone.stderr
+
+
+def mqadmin(cluster: Cluster, *arguments: str) -> CompletedProcess[str]:
+    return completed(admin, cluster, *arguments)
+
+
+def test_mqadmin_sets_shows_and_deletes_the_same_quotas(cluster: Cluster) -> None:
+    topic = f"Quota{uuid4().hex[:8]}"
+    of, target = f"topic:{topic}", ("-c", "DefaultCluster")
+    assert mqadmin(cluster, "updateTopic", *target, "-t", topic).returncode == 0
+    done = mqadmin(cluster, "updateQuota", *target, "-q", of, "--messagesIn", "5", "--soft", "--burstMillis", "20")
+    assert done.returncode == 0 and f"set quota {of} to " in done.stdout, done.stderr
+    (line,) = [line.split() for line in sprocket(cluster, "quota", "list").stdout.splitlines() if line.startswith(of)]
+    assert line == [of, "messagesIn=5", "burstMillis=20", "soft", "all"]
+    assert mqadmin(cluster, "getQuota", *target, "-q", of).stdout.splitlines()[1].split() == line
+    assert sprocket(cluster, "send", topic, "x").returncode == 0
+    assert of in mqadmin(cluster, "getQuotaUsage", *target).stdout
+    for address in json.loads(mqadmin(cluster, "getQuota", *target, "--json").stdout):
+        assert mqadmin(cluster, "deleteQuota", "-b", address, "-q", of).returncode == 0
+    missing = mqadmin(cluster, "getQuota", *target, "-q", of)
+    assert missing.returncode == exit_codes.FAILURE and "there is no quota" in missing.stderr

@@ -1,0 +1,102 @@
+"""What `sprocket quota` and the commands of `mqadmin` about quotas share: options for limits, and what is printed."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from sprocket_cli.columns import fitted
+
+if TYPE_CHECKING:
+    from sprocket.remoting.bodies.quota import Quota, QuotaUse
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NAME_HELP: Final = (
+    "NAME is account:X, topic:X, group:X, address:X, namespace:X or tenant:X; with * at the end of X it is for each "
+    "name that begins so."
+)
+_AMOUNTS: Final = {
+    "messages_in": "Messages sent per second.",
+    "bytes_in": "Bytes sent per second.",
+    "messages_out": "Messages delivered per second.",
+    "bytes_out": "Bytes delivered per second.",
+    "requests": "Sends, pulls and pops per second.",
+    "storage_bytes": "Bytes that a topic stores.",
+    "backlog_messages": "Messages that a group has yet to read.",
+}
+_FLAGS: Final = {
+    "drops_oldest": "A full topic drops its oldest messages and takes new ones.",
+    "is_soft": "Refuse nothing, only report.",
+    "is_cluster_wide": "Divide the limits among the masters.",
+}
+_NO_LIMITS: Final = ("name", "isSoft", "isClusterWide", "dropsOldest")
+
+
+def limit_options(flag_of: Callable[[str], str]) -> Callable[[F], F]:
+    """Add the options of a quota to a command, which gets the fields of `Quota`; `flag_of` makes flags of their names."""
+
+    def add(command: F) -> F:
+        options = [
+            click.option(flag_of(name), name, type=click.IntRange(min=0), default=0, help=text)
+            for name, text in _AMOUNTS.items()
+        ]
+        options += [
+            click.option(flag_of(name.removeprefix("is_")), name, is_flag=True, help=text)
+            for name, text in _FLAGS.items()
+        ]
+        at_once, burst = click.IntRange(1, 60_000), "burst_millis"
+        text = "What this time brings may come at once."
+        options.append(click.option(flag_of(burst), burst, type=at_once, default=1000, show_default=True, help=text))
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def show_quotas(found: "Mapping[str, Mapping[str, Quota]]") -> None:
+    """Print the quotas of masters, by address: a line for each quota, and for each master that differs."""
+    by_quota: dict[Quota, list[str]] = {}
+    for address, table in found.items():
+        for one in table.values():
+            by_quota.setdefault(one, []).append(address)
+    rows: list[tuple[object, ...]] = []
+    for one, addresses in sorted(by_quota.items(), key=lambda item: item[0].name):
+        on = "all" if len(addresses) == len(found) else ",".join(addresses)
+        rows.append((one.name, limits_text(one), "soft" if one.is_soft else "hard", on))
+    for line in fitted(("quota", "limits", "mode", "masters"), rows):
+        click.echo(line)
+
+
+def limits_text(one: "Quota") -> str:
+    """Return the limits of a quota as text."""
+    import msgspec
+
+    fields = msgspec.to_builtins(one)
+    shown = [
+        f"{name}={value}" for name, value in fields.items()
+        if value and name not in _NO_LIMITS and (name, value) != ("burstMillis", 1000)
+    ]  # fmt: skip
+    flags = [text for text, is_on in (("dropsOldest", one.drops_oldest), ("clusterWide", one.is_cluster_wide)) if is_on]
+    return " ".join([*shown, *flags])
+
+
+def show_uses(found: "Mapping[str, list[QuotaUse]]", count: int) -> None:
+    """Print the limits that are used most at masters, by address."""
+    uses = sorted(
+        ((address, use) for address, of_broker in found.items() for use in of_broker), key=lambda one: -_part(one[1])
+    )
+    rows: list[tuple[object, ...]] = [
+        (address, use.quota, use.resource, use.kind, f"{use.limit:.10g}", f"{use.rate:.0f}", f"{use.asked:.0f}",
+         f"{_part(use):.0%}", use.exceeded_total)
+        for address, use in uses[:count]
+    ]  # fmt: skip
+    head = ("master", "quota", "resource", "kind", "limit", "used", "asked", "asked%", "exceeded")
+    for line in fitted(head, rows):
+        click.echo(line)
+
+
+def _part(use: "QuotaUse") -> float:
+    """Return what part of a limit is asked for."""
+    return use.asked / use.limit if use.limit else 0.0
