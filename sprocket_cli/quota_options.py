@@ -34,7 +34,7 @@ _NO_LIMITS: Final = ("name", "isSoft", "isClusterWide", "dropsOldest")
 
 
 def limit_options(flag_of: Callable[[str], str]) -> Callable[[F], F]:
-    """Add the options of a quota to a command, which gets the fields of `Quota`; `flag_of` makes flags of their names."""
+    """Add the options of a quota to a command, which gets fields of `Quota`; `flag_of` makes flags of their names."""
 
     def add(command: F) -> F:
         options = [
