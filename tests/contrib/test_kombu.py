@@ -215,3 +215,19 @@ def test_tls_and_a_namespace(tmp_path: Path) -> None:
         wrong = kombu.Connection(f"sprocket://{broker.namesrv}", ssl={"ca_certs": str(stranger.authority_file)})
         with pytest.raises(wrong.connection_errors):
             wrong.connect()
+
+
+def test_what_was_acknowledged_just_before_the_end_is_not_delivered_again(
+    servers: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sprocket.contrib.kombu.channel._ACK_PAUSE_S", 60.0)
+    queue = kombu.Queue("last-words", kombu.Exchange("last-words"), routing_key="last-words")
+    with connection(servers) as conn:
+        publish(conn, queue, *range(5))
+        drain = Drain(conn, queue)
+        drain.until(5)
+        for message in drain.held:
+            message.ack()
+    with connection(servers) as conn:
+        # What a connection that closes gives back comes again after a second.
+        assert Drain(conn, queue).until(1, within_s=2.5) == []

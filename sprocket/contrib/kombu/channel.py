@@ -1,5 +1,7 @@
 """The channel: AMQP's methods as the users of kombu call them, in the thread of the application."""
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import Empty
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 # Without a prefetch count a channel holds so many messages that the application has not seen.
 _UNLIMITED: Final = 256
+# Acknowledgements wait so long for others that share their request, unless the channel waits for room.
+_ACK_PAUSE_S: Final = 0.005
 _KINDS: Final = (DIRECT, TOPIC, FANOUT)
 
 
@@ -68,6 +72,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         self._readers: dict[str, QueueReader] = {}
         self._deliveries: dict[str, Delivery] = {}
         self._requeued: list[Delivery] = []
+        self._acked: deque[Delivery] = deque()
+        self._is_acking = False
 
     # Exchanges and queues
 
@@ -245,7 +251,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def _close_reader(self, queue: str) -> None:
         reader = self._readers.pop(queue, None)
         if reader is not None:
-            shared_loop.call(reader.close())
+            shared_loop.call(self._closed(reader))
             self.connection.inbox.forget(reader)
 
     def _start(self, queue: str) -> None:
@@ -313,16 +319,33 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             return
         if requeue:
             self._requeue(delivery)
-        else:
-            shared_loop.soon(self._acked, delivery)
-            if self.connection.inbox.waiting(self):
-                # There is room for it now.
-                self.connection.inbox.wake()
+            return
+        self._acked.append(delivery)
+        # Each call of the loop costs a change of threads, so it is called for many at once.
+        if len(self._acked) == self.least_room():
+            shared_loop.soon(self._ack_waiting)
+        elif not self._is_acking:
+            self._is_acking = True
+            shared_loop.soon(self._ack_soon)
+        if self.connection.inbox.waiting(self):
+            # There is room for it now.
+            self.connection.inbox.wake()
 
-    def _acked(self, delivery: Delivery) -> None:
-        delivery.reader.ack(delivery.popped)
+    def _ack_soon(self) -> None:
+        asyncio.get_running_loop().call_later(_ACK_PAUSE_S, self._ack_waiting)
+
+    def _ack_waiting(self) -> None:
+        """Acknowledge what was settled; runs in the loop of the connection."""
+        self._is_acking = False
+        while self._acked:
+            delivery = self._acked.popleft()
+            delivery.reader.ack(delivery.popped)
         for reader in list(self._readers.values()):
             reader.room_changed()
+
+    async def _closed(self, reader: QueueReader) -> None:
+        self._ack_waiting()
+        await reader.close()
 
     def _requeue(self, delivery: Delivery) -> None:
         """Deliver again at once, here; when the channel closes, brokers deliver it elsewhere."""
@@ -342,7 +365,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             return
         for queue in list(self._readers):
             reader = self._readers.pop(queue)
-            shared_loop.call(reader.close())
+            shared_loop.call(self._closed(reader))
             transport.inbox.forget(reader)
         for queue in self._temporary & self._consumed:
             shared_loop.call(transport.cluster.delete_queue(queue))

@@ -115,7 +115,11 @@ class QueueReader:
         popped = await self._consumer.receive(
             min(count, MAX_POP_NUMS), invisible=self._limits.invisible_s, wait_s=wait_s
         )
-        return [delivery for one in popped if (delivery := await self._delivery(one)) is not None]
+        found = [delivery for one in popped if (delivery := await self._delivery(one)) is not None]
+        self._renewal.hold([delivery.popped for delivery in found])
+        if self._renewing is None:
+            self._renewing = asyncio.ensure_future(self._renewal.run())
+        return found
 
     async def _delivery(self, popped: PoppedMessage) -> Delivery | None:
         try:
@@ -133,9 +137,6 @@ class QueueReader:
         if popped.reconsume_times > 0:
             info["redelivered"] = True
         self._held.add(popped)
-        self._renewal.hold([popped])
-        if self._renewing is None:
-            self._renewing = asyncio.ensure_future(self._renewal.run())
         return Delivery(self, payload, popped)
 
     # Settling
