@@ -276,9 +276,9 @@ def run(folder: Path, topics: int, wait_s: float) -> None:
         print("all subscribed, received and acknowledged:", each(broker.pid, empty, topics))
         for _ in range(3):
             print(f"start with {topics:,} lite topics: {restart(broker)}")
-        print("after the start:", each(broker.pid, empty, topics))
         with probe(broker.address, "after the start"):
             time.sleep(wait_s)
+        print("after the start:", each(broker.pid, empty, topics))
         times = latency_ms(broker.address, topics)
         print(f"a message to its subscriber: median {statistics.median(times):.2f} ms, slowest {max(times):.2f} ms")
 

@@ -27,9 +27,9 @@ from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID, is_light
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# Start of an unquoted numeric key, and its colon, as in ``{0:5,1:7}``.
-_BEFORE_KEY: Final = re.compile(rb"(?<=[{,])(?=\d)")
-_AFTER_KEY: Final = re.compile(rb"(?<=\d):(?=\d)")
+# An unquoted numeric key with what is before it, as in ``{0:5,1:7}``; most queues of most topics have the number 0.
+_BARE_KEY: Final = re.compile(rb"([{,])(\d+):")
+_BARE_ZERO: Final = b"{0:", b'{"0":'
 _PIECE_BYTES: Final = 32 * 1024
 # Keys or offsets that one step of `encoded` reads.
 STEP_KEYS: Final = 1_000
@@ -40,10 +40,9 @@ _SAVED: Final = failpoint("consumer_offsets.saved")
 
 
 class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
-    """Content of consumerOffset.json, and body of the response to GET_ALL_CONSUMER_OFFSET."""
+    """What is read of consumerOffset.json, and of the response to GET_ALL_CONSUMER_OFFSET."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
-    group_topic_map: dict[str, set[str]] = {}  # follows from the table; written because RocketMQ writes it
     offset_table: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> offset
     lmq_offset_table: dict[str, int] | None = None  # only with enableLmq, see `broker.topic.light_tables`
 
@@ -63,6 +62,12 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
         for key, offset in (self.lmq_offset_table or {}).items():
             found.put(*split(key), LIGHT_QUEUE_ID, offset)
         return found
+
+
+class WrittenOffsetTable(ConsumerOffsetTable):
+    """All that is written.  `group_topic_map` follows from the offsets, but RocketMQ writes it."""
+
+    group_topic_map: dict[str, set[str]] = {}
 
 
 class ConsumerOffsets(VersionedTable):
@@ -89,7 +94,7 @@ class ConsumerOffsets(VersionedTable):
 
     def decode(self, content: bytes) -> None:
         """Take over the offsets of the file.  Raises ProtocolError."""
-        table = loads(content, ConsumerOffsetTable)
+        table = decoded(content)
         self._offsets, self.data_version = table.offsets(self._offsets.name_of), table.data_version
         logger.info("event=consumer_offsets_loaded count=%d", len(self._offsets))
 
@@ -359,7 +364,7 @@ class ConsumerOffsets(VersionedTable):
 
     # The file
 
-    def snapshot(self) -> ConsumerOffsetTable:
+    def snapshot(self) -> WrittenOffsetTable:
         """Return the current table; read it before the next change."""
         return at_once(self._table(copy(self.data_version), self._offsets.entries()))
 
@@ -372,9 +377,9 @@ class ConsumerOffsets(VersionedTable):
         table = yield from self._table(copy(self.data_version), self._offsets.entries())
         return (yield from text_of(table, table.offset_table.items()))
 
-    def _table(self, version: DataVersion, entries: Entries) -> Generator[None, None, ConsumerOffsetTable]:
+    def _table(self, version: DataVersion, entries: Entries) -> Generator[None, None, WrittenOffsetTable]:
         """Return the table with these entries, in steps; any thread may do them."""
-        table = ConsumerOffsetTable(version)
+        table = WrittenOffsetTable(version)
         for number, (key, queues) in enumerate(entries, 1):
             if not number % STEP_KEYS:
                 yield
@@ -408,7 +413,7 @@ def _grouped(keys: Iterable[str]) -> Generator[None, None, dict[str, set[str]]]:
     return topics
 
 
-def text_of(table: ConsumerOffsetTable, offsets: Entries) -> Generator[None, None, bytes]:
+def text_of(table: WrittenOffsetTable, offsets: Entries) -> Generator[None, None, bytes]:
     """Encode `table` with these `offsets` as `dumps`, but ten times faster, and in steps: slaves ask periodically."""
     topics = yield from in_steps(_taken(table.group_topic_map), dict, msgspec.json.encode)
     pieces: list[bytes] = []
@@ -428,10 +433,10 @@ def text_of(table: ConsumerOffsetTable, offsets: Entries) -> Generator[None, Non
     if some:
         pieces.append(_plain_text(some))
     text = msgspec.Raw(b"{%b}" % b",".join(pieces))
-    content = {"dataVersion": table.data_version, "groupTopicMap": topics, "offsetTable": text}
+    content = {"dataVersion": table.data_version, "offsetTable": text}
     if table.lmq_offset_table is not None:
         content["lmqOffsetTable"] = yield from in_steps(table.lmq_offset_table.items(), dict, msgspec.json.encode)
-    return dumps(content)
+    return dumps({**content, "groupTopicMap": topics})
 
 
 def _taken(table: dict[str, T]) -> Iterator[tuple[str, T]]:
@@ -457,7 +462,7 @@ def _plain_text(table: dict[str, dict[int, int]]) -> bytes:
 
 
 def decoded(content: bytes) -> ConsumerOffsetTable:
-    """Decode a response to GET_ALL_CONSUMER_OFFSET; may run in any thread.  Raises ProtocolError.
+    """Decode the file, or a response to GET_ALL_CONSUMER_OFFSET; may run in any thread.  Raises ProtocolError.
 
     Numeric keys get quotes for the usual decoder, 32 KiB at a time, so that no other thread waits for long.  If that
     changes a string, the result is no table of offsets; then the slow decoder reads the whole content.
@@ -466,7 +471,7 @@ def decoded(content: bytes) -> ConsumerOffsetTable:
     while at < len(content):
         end = content.find(b'"', at + _PIECE_BYTES)
         end = len(content) if end < 0 else end
-        pieces.append(_AFTER_KEY.sub(b'":', _BEFORE_KEY.sub(b'"', content[at:end])))
+        pieces.append(_BARE_KEY.sub(rb'\1"\2":', content[at:end].replace(*_BARE_ZERO)))
         at = end
     try:
         return msgspec.json.decode(b"".join(pieces), type=ConsumerOffsetTable, strict=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable
 from broker.config.live_config import LiveConfig
 from broker.names import illegal_topic
 from broker.namespace.namespaces import Namespaces
-from broker.offset.consumer_offsets import STEP_KEYS, ConsumerOffsets, ConsumerOffsetTable
+from broker.offset.consumer_offsets import STEP_KEYS, ConsumerOffsets, WrittenOffsetTable, decoded
 from broker.offset.offset_map import SEPARATOR, Entries, split
 from broker.plan.version import PlanVersion
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -18,7 +18,6 @@ from sprocket.common.clock import Clock
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfig
-from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.message.topic_names import LIGHT_PREFIX, LIGHT_QUEUE_ID, is_light
 
 logger = logging.getLogger(__name__)
@@ -81,9 +80,9 @@ class LightConsumerOffsets(ConsumerOffsets):
 
     def load(self) -> bool:
         """Load the newer of the two files.  Raises `StoreError` if a file and its backup cannot be read."""
-        light_content, content = self._file.load(_table), None
+        light_content, content = self._file.load(decoded), None
         if light_content is None or self._plain_file.is_newer_than(self._file):
-            content = self._plain_file.load(_table)
+            content = self._plain_file.load(decoded)
             if content is not None:
                 self.changes += 1
         content = content or light_content
@@ -106,9 +105,9 @@ class LightConsumerOffsets(ConsumerOffsets):
             _add(sums, LIGHT_PREFIX, group, total)
         return sums
 
-    def _table(self, version: DataVersion, entries: Entries) -> Generator[None, None, ConsumerOffsetTable]:
+    def _table(self, version: DataVersion, entries: Entries) -> Generator[None, None, WrittenOffsetTable]:
         """As `ConsumerOffsets._table`; the offsets of light groups are in a table of their own."""
-        table = ConsumerOffsetTable(version)
+        table = WrittenOffsetTable(version)
         light = table.lmq_offset_table = dict[str, int]()
         for number, (key, queues) in enumerate(entries, 1):
             if not number % STEP_KEYS:
@@ -125,10 +124,6 @@ class LightConsumerOffsets(ConsumerOffsets):
 def _add(sums: dict[str, int], topic: str, group: str, total: int) -> None:
     key = SEPARATOR.join(LIGHT_PREFIX if is_light(name) else name for name in (topic, group))
     sums[key] = sums.get(key, 0) + total
-
-
-def _table(content: bytes) -> ConsumerOffsetTable:
-    return loads(content, ConsumerOffsetTable)
 
 
 def new_tables(

@@ -241,7 +241,9 @@ class RealDisk:
     def entries(self, directory: Path) -> list[tuple[str, int | None]]:
         try:
             with os.scandir(directory) as found:
-                return sorted(_sizes(found))
+                sizes = dict(_sizes(found))
+            # Python keeps 2,000 tuples that are freed for later ones.  Sorting tuples would scatter those over memory.
+            return [(name, sizes[name]) for name in sorted(sizes)]
         except FileNotFoundError:
             return []
         except OSError as error:

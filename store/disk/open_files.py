@@ -122,6 +122,7 @@ class PooledDisk:
 
     def __init__(self, disk: Disk, budget: int) -> None:
         self._real = disk
+        self.peek = disk.peek
         self._budget = budget
         self._open: OrderedDict[PooledFile, None] = OrderedDict()  # the longest unused first
         self._used = 0
@@ -152,9 +153,6 @@ class PooledDisk:
     def open(self, path: Path, *, preallocate: bool) -> PooledFile:
         """Return the file; its first use opens it."""
         return PooledFile(self, path, None, preallocate)
-
-    def peek(self, path: Path | str, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
-        return self._real.peek(path, file_bytes, position, size_bytes)
 
     def names(self, directory: Path) -> list[str]:
         return self._real.names(directory)

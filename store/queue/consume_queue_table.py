@@ -102,8 +102,8 @@ class ConsumeQueueTable:
                 strange.append(topic)
                 self._blocked.add(topic)
                 continue
-            if queue_type is QueueType.SIMPLE and (topic, LIGHT_QUEUE_ID) in self.by_key and is_light(topic):
-                continue
+            if queue_type is QueueType.SIMPLE and (topic, LIGHT_QUEUE_ID) in self.by_key:
+                continue  # a light queue of the list
             topic_directory = directory / topic
             queue_ids, others = _queue_ids(self._disk.entries(topic_directory))
             if others:

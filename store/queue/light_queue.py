@@ -15,7 +15,7 @@ from store.disk.disk import Disk, DiskFile
 from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import CONSUME_QUEUE_UNIT_BYTES as UNIT
 from store.layout import file_name
-from store.queue.consume_queue import NEAR_UNITS, ConsumeQueue
+from store.queue.consume_queue import ENTRY, NEAR_UNITS, ConsumeQueue
 from store.queue.logic_queue import Entry
 from store.record.record import topic_field
 
@@ -185,18 +185,22 @@ class LightQueue(ConsumeQueue):
         if at % light.file_bytes or not at < end * UNIT <= at + light.file_bytes:
             return False
         self._first_bytes, self._file_count = at, 1
-        self._reset(first)
+        if first:
+            self._reset(first)
         return True
 
     def border_units(self, start: int, end: int) -> tuple[Entry | None, Entry | None, Entry | None]:
-        size_bytes = min(end - start + 1, NEAR_UNITS) * UNIT
-        if self._work is None and self._file_count == 1 and start == self.first_offset:
-            light = self._light
-            head = light.disk.peek(light.path(self.topic, self._first_bytes), light.file_bytes, 0, size_bytes)
-            if head is None:
-                return None, None, None
-            self._head = head
-        return super().border_units(start, end)
+        if self._work is not None or self._file_count != 1 or start * UNIT != self._first_bytes:
+            return super().border_units(start, end)
+        light, count = self._light, end - start
+        path, size_bytes = light.path(self.topic, self._first_bytes), min(count + 1, NEAR_UNITS) * UNIT
+        head = light.disk.peek(path, light.file_bytes, 0, size_bytes)
+        if head is None:
+            return None, None, None
+        if len(head) <= count * UNIT:
+            return super().border_units(start, end)
+        unpack = ENTRY.unpack_from
+        return unpack(head), unpack(head, (count - 1) * UNIT), unpack(head, count * UNIT)
 
     def close(self) -> None:
         if self._work is not None:

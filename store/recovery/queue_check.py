@@ -5,6 +5,7 @@ Source of the cases: RocketMQ 5.3.3, `ConsumeQueue.recover`, `correctMinOffset`.
 """
 
 from collections.abc import Callable
+from itertools import filterfalse
 from typing import Final
 
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
@@ -46,7 +47,7 @@ class QueueCheck:
                 for key, end in expected.items()
                 if not deleted.offset_of(key[0]) or deleted.offset_of(key[0]) < listed.log_offset
             }
-        for key in expected.keys() - self._table.by_key.keys():
+        for key in filterfalse(self._table.by_key.__contains__, expected):
             raise QueueIncomplete(f"{key[0]} queue {key[1]} is missing, it had {expected[key]} entries")
         for key, queue in list(self._table.by_key.items()):
             end = expected.get(key, 0)

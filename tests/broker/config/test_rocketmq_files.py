@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.offset.consumer_offsets import ConsumerOffsetTable
+from broker.offset.consumer_offsets import WrittenOffsetTable
 from broker.timer.schedule import DelayOffsetTable
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
@@ -18,8 +18,8 @@ FILES = {
     "topics.json": TopicConfigTable,
     "subscriptionGroup.json": SubscriptionGroupTable,
     "subscriptionGroupPolicies.json": SubscriptionGroupTable,
-    "consumerOffset.json": ConsumerOffsetTable,
-    "lmqConsumerOffset.json": ConsumerOffsetTable,
+    "consumerOffset.json": WrittenOffsetTable,
+    "lmqConsumerOffset.json": WrittenOffsetTable,
     "delayOffset.json": DelayOffsetTable,
 }
 
