@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "dashboard": "sprocket_cli.server.dashboard_command:dashboard",
     "dlq": "sprocket_cli.commands.dlq_commands:dlq",
     "doctor": "sprocket_cli.doctor.command:doctor",
+    "function": "sprocket_cli.commands.function_commands:function",
     "init": "sprocket_cli.commands.init_command:init",
     "namesrv": "sprocket_cli.server.mqnamesrv:main",
     "namespace": "sprocket_cli.commands.namespace_commands:namespace",

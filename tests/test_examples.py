@@ -26,6 +26,7 @@ PRINTS = {
     ],
     "deduplication": ["attempt 2 sent", "handled invoice 4711", "left out 1"],
     "delayed": ["recalled ", "refused: 'not a handle'", "after 1.5 s", "at a time", "nothing more"],
+    "functions": ["ada owes 10", "ada owes 30", "ada owes 35", "dead letters: 1"],
     "handler": ["not now: order 3", "handled order 3 at attempt 2"],
     "ordered": ["the bank does not answer yet", "every order's steps came in order"],
     "outbox": [

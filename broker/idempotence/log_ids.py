@@ -1,7 +1,8 @@
 """Ids of idempotent messages in the log.
 
-A copy that the broker makes of a message keeps its properties.  So messages of retry and dead-letter topics do not
-count.  A delayed message counts where it waits: its copies do not have the id (`store/timer`, `broker/timer`).
+A copy that the broker makes of a message in a retry topic keeps its properties.  So messages of retry topics do not
+count.  A dead letter has no id, unless it was sent to the dead-letter topic with one.  A delayed message counts where
+it waits: its copies do not have the id (`store/timer`, `broker/timer`).
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,6 @@ from sprocket.remoting.message.properties import (
 )
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import (
-    DLQ_PREFIX,
     NOT_ALLOWED_SEND_TOPICS,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
@@ -42,7 +42,7 @@ _REAL_TOPIC: Final = encoded_name(REAL_TOPIC)
 _REAL_QUEUE_ID: Final = encoded_name(REAL_QUEUE_ID)
 _OUT_MS: Final = encoded_name(TIMER_OUT_MS)
 _SCAN: Final = ValueScan(NAME)
-_COPIES: Final = (RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX)
+_COPIES: Final = (RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 
 

@@ -161,6 +161,7 @@ class SendBackProcessor:
         if record.reconsume_times >= most or header.delay_level < 0:
             topic, queue_id = self._dead_letter_queue(header.group)
             properties[names.DELAY] = "0"
+            properties.pop(names.IDEMPOTENCE_ID, None)  # that of the original
             peer_lines.info(
                 logger, request.channel.peer, "event=dead_letter group=%s topic=%s attempts=%d key=%s",
                 header.group, properties[names.RETRY_TOPIC], record.reconsume_times, properties.get(names.UNIQ_KEY),

@@ -141,7 +141,8 @@ class MessageIntake:
         if plan.is_retry and self._is_dead(request, group_of(topic)):
             topic, queue_id = self._dead_letter_topic(topic), 0
             properties[names.DELAY] = "-1"
-            properties.pop(names.PRIORITY, None)
+            for name in (names.PRIORITY, names.IDEMPOTENCE_ID):
+                properties.pop(name, None)
         else:
             queue_id = plan.queue_by(properties)
         delay_level = self._delay_level(properties)

@@ -34,9 +34,18 @@ class SupervisedProcess:
         """Id of the running process.  Raises ProcessNotStarted between an end and the restart."""
         return self._child.pid
 
-    async def start(self) -> None:
-        """Start the process and its supervision.  Raises OSError."""
+    async def start(self, ready_s: float | None = None) -> None:
+        """Start the process and its supervision.  With `ready_s` it must print a line within that time.
+
+        Raises OSError, and ProcessNotStarted after ending the process.
+        """
         self._launch()
+        if ready_s is not None:
+            try:
+                await asyncio.to_thread(self._child.ready_line, ready_s)
+            except BaseException:
+                await asyncio.to_thread(self._child.end, signal.SIGTERM)
+                raise
         self._supervision = asyncio.get_running_loop().create_task(self._supervise())
 
     async def stop(self) -> None:

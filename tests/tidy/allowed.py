@@ -58,6 +58,15 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket_cli/doctor/machine_facts.py", "network"): "edge: whether a port is taken",
     ("sprocket_cli/store/backup.py", "clock"): "composition root: an injected function",
     ("sprocket_cli/commands/replicate_commands.py", "network"): "edge: the name of this host",
+    ("sprocket_cli/commands/function_commands.py", "network"): "edge: the name of this host",
+    ("sprocket_cli/commands/function_commands.py", "clock"): "edge: when code is deployed, and which reports are old",
+    ("sprocket_cli/server/function_processes.py", "sleep"): "edge: reports again and again",
+    ("sprocket/functions/package.py", "disk"): "edge: reads the code that is deployed",
+    (
+        "sprocket/functions/instance.py",
+        "sleep",
+    ): "edge: reports again and again, and shows that the loop is not blocked",
+    ("sprocket/functions/host.py", "sleep"): "edge: commits offsets again and again",
     ("replicate/config.py", "disk"): "edge: reads the file that the operator names",
     # ha
     ("controller/elections.py", "sleep"): "edge: waits for the end of a lease, and for a replica that catches up",

@@ -129,11 +129,25 @@ class AdminClient(
     async def create_table_topic(self, topic: str, *, cluster: str | None = None, queues: int = 8) -> None:
         """Create a compacted topic, for tables, on the masters of `cluster`, None: of all.
 
-        A topic that exists and is not compacted is refused: the policy of a topic never changes.
+        Where it exists with fewer queues it gets more.  If it is not compacted it is refused: the policy of a topic
+        never changes.
         """
-        config = TopicConfig(topic, queues, queues, attributes={"+cleanup.policy": "COMPACTION"})
         for broker in await self.masters(cluster):
-            await self.create_topic(broker, config)
+            await self.create_compacted_topic(broker, topic, queues)
+
+    async def create_compacted_topic(self, broker: str, topic: str, queues: int) -> None:
+        """Create a compacted topic on the broker at an address, or give it more queues; as `create_table_topic`."""
+        present = await self.topic_config(broker, topic)
+        if present is None:
+            attributes = {"+cleanup.policy": "COMPACTION"}
+            await self.create_topic(broker, TopicConfig(topic, queues, queues, attributes=attributes))
+            return
+        if present.attributes.get("cleanup.policy") != "COMPACTION":
+            raise AdminError(
+                f"topic {topic} exists at {broker} and is not compacted; choose another name, or delete it"
+            )
+        if present.read_queue_nums < queues:
+            await self.create_topic(broker, TopicConfig(topic, queues, queues, perm=present.perm))
 
     async def masters(self, cluster: str | None) -> list[str]:
         """Return the addresses of the masters of `cluster`, None: of all."""

@@ -6,10 +6,12 @@ Source: RocketMQ 5.3.3, `DefaultMQPushConsumerImpl.sendMessageBack`, `sendMessag
 import logging
 
 from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.unique_id import derived_id
 from sprocket.client.errors import ClientError
 from sprocket.client.message import ReceivedMessage
-from sprocket.client.send.send_request import SendRequest, SendSettings
+from sprocket.client.send.send_request import IdempotentRequest, SendRequest, SendSettings
 from sprocket.client.send.sender import Sender
+from sprocket.client.send_result import SendResult
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
 from sprocket.remoting.codes import RequestCode
@@ -71,18 +73,38 @@ class MessageBack:
 
     async def send_dead_letter(self, message: ReceivedMessage, reason: str) -> None:
         """Have a copy become a dead letter at once; it has `reason` as a property.  Raises as `send`."""
-        request = self._as_new_message(message, 0)
-        properties = names.parse(request.properties)
-        properties.pop(names.DELAY, None)
-        if reason:
-            reason = reason.replace(names.NAME_END, " ").replace(names.VALUE_END, " ")
-            properties[DEAD_LETTER_REASON] = " ".join(reason.split())[:_MAX_REASON_CHARS]
-        request.properties = names.encode(properties)
+        request = self._dead_letter(message, reason)
         # One retry more than allowed: the broker stores it in the dead-letter topic.
         request.max_reconsume_times = message.reconsume_times
         # The first queue: the retry topic may not exist yet, and then has one queue.
         broker_name = self._instance.broker_name_of(message.queue)
         await self._sender.send(request, queue=MessageQueue(request.topic, broker_name, 0))
+
+    async def send_dead_letter_once(
+        self, message: ReceivedMessage, reason: str, queue: MessageQueue, unique_key: str
+    ) -> SendResult:
+        """Send a copy to `queue` of the dead-letter topic, which exists; a Sprocket broker stores a `unique_key` once.
+
+        Raises as `send`.
+        """
+        request = self._dead_letter(message, reason)
+        request.topic, request.message_id = queue.topic, derived_id(queue.topic, unique_key)
+        request.body = request.body or b" "  # brokers take no empty one
+        ids = dict.fromkeys((names.UNIQ_KEY, names.IDEMPOTENCE_ID), request.message_id)
+        request.properties = names.encode(names.parse(request.properties) | ids)
+        return await self._sender.send(IdempotentRequest(request, unique_key), queue=queue)
+
+    def _dead_letter(self, message: ReceivedMessage, reason: str) -> SendRequest:
+        request = self._as_new_message(message, 0)
+        properties = names.parse(request.properties)
+        origin = properties[names.RETRY_TOPIC]
+        properties = {name: value for name, value in properties.items() if name not in names.NOT_CARRIED}
+        properties[names.RETRY_TOPIC] = origin
+        if reason:
+            reason = reason.replace(names.NAME_END, " ").replace(names.VALUE_END, " ")
+            properties[DEAD_LETTER_REASON] = " ".join(reason.split())[:_MAX_REASON_CHARS]
+        request.properties = names.encode(properties)
+        return request
 
     def _as_new_message(self, message: ReceivedMessage, delay_level: int) -> SendRequest:
         properties = dict(message.properties)

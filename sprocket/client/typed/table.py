@@ -14,7 +14,7 @@ from sprocket.client.connection.owner import Owner, join
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.subscription import ALL
-from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage
+from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage, PermissionDenied
 from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.producer import Producer
 from sprocket.client.pull.process_queue import ProcessQueue
@@ -189,6 +189,9 @@ class Table(Mapping[str, T], Generic[T]):
         while reader.end is None:
             try:
                 reader.end = await end_of(self._instance, reader.queue)
+            except PermissionDenied as error:
+                self._fail(error)
+                return
             except SprocketError as error:
                 logger.warning("event=table_queue_not_asked queue=%s reason=%r", reader.key, str(error))
                 self._instance.request_refresh(self.topic)

@@ -1,0 +1,115 @@
+"""Declaration of a function: its topics, its types, and how its failures are treated."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, get_type_hints
+
+from sprocket.client import arguments
+from sprocket.client.errors import IllegalArgument
+from sprocket.client.rebalance.start_offset import ConsumeFrom
+from sprocket.client.typed.serializers import Serializer, serializer_of
+from sprocket.functions.windows import Tumbling
+
+Handler = Callable[..., Awaitable[Any]]
+_CHANGELOG_SUFFIX: Final = "-changelog"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retries:
+    """Tries of an input after the first one failed; `pause_s` is the first pause, each further one is twice as long."""
+
+    times: int = 3
+    pause_s: float = 0.5
+    timeout_s: float = 60.0  # of one try
+
+
+@dataclass(eq=False)
+class Function:
+    """A handler and its declaration; calling it calls the handler.  Made by `function`."""
+
+    handler: Handler
+    inputs: Mapping[str, Serializer[Any]]
+    output: str | None
+    group: str
+    state: Serializer[Any] | None
+    time: Callable[[Any], int] | None
+    window: Tumbling | None
+    consume_from: ConsumeFrom
+    retries: Retries
+    expiry: Handler | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the handler."""
+        return self.handler.__name__
+
+    @property
+    def changelog(self) -> str:
+        """Name of the compacted topic with positions, state and outputs."""
+        return self.group + _CHANGELOG_SUFFIX
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Awaitable[Any]:
+        return self.handler(*arguments, **keywords)
+
+    def on_expiry(self, handler: Handler) -> Handler:
+        """Declare ``async def handler(key, value, ctx)``, which is called once for each value whose time is over.
+
+        The value is deleted afterwards.  What the handler returns is sent to `output`.  With windows it is called when
+        a window closes, for each key of the window.
+        """
+        if not inspect.iscoroutinefunction(handler):
+            raise IllegalArgument(f"{handler!r} is no `async def` function")
+        self.expiry = handler
+        return handler
+
+
+def function(
+    *,
+    input: str | Mapping[str, Any],
+    group: str,
+    output: str | None = None,
+    state: Any = None,
+    time: Callable[[Any], int] | None = None,
+    window: Tumbling | None = None,
+    consume_from: ConsumeFrom = ConsumeFrom.FIRST,
+    retries: Retries | None = None,
+) -> Callable[[Handler], Function]:
+    """Declare an ``async def handler(value, ctx)`` as a function::
+
+        @function(input="Orders", output="Invoices", group="billing", state=Account)
+        async def bill(order: Order, ctx: Context[Account]) -> Invoice | None: ...
+
+    `input` is one topic, whose type is the annotation of the handler's first parameter (bytes without one), or maps
+    each topic to its type; then their queues of the same broker and number are read together, which joins them by key.
+    What the handler returns, unless it is None, is sent to `output`, with the input's key.
+    `state` is the type of the values in `ctx.state`.  `time` returns an input's event time, ms since the epoch; without
+    it that is the time when the message was born.  With `window`, `ctx.state` is that of the input's window.
+    `consume_from` says where a new group begins.
+    `group` names the function in the cluster: its consumer group, and its changelog.  Raises IllegalArgument.
+    """
+    arguments.check_group(group)
+    arguments.check_topic(group + _CHANGELOG_SUFFIX)
+    if output is not None:
+        arguments.check_topic(output)
+    if window is not None and state is None:
+        raise IllegalArgument(f"function of group {group}: a window needs state=, the type of its values")
+
+    def declare(handler: Handler) -> Function:
+        if not inspect.iscoroutinefunction(handler):
+            raise IllegalArgument(f"{handler!r} is no `async def` function")
+        kinds = input if isinstance(input, Mapping) else {input: _first_annotation(handler)}
+        for topic in kinds:
+            arguments.check_topic(topic)
+        serializers = {topic: serializer_of(kind) for topic, kind in kinds.items()}
+        kept = None if state is None else serializer_of(state)
+        return Function(handler, serializers, output, group, kept, time, window, consume_from, retries or Retries())
+
+    return declare
+
+
+def _first_annotation(handler: Handler) -> Any:
+    names = list(inspect.signature(handler).parameters)
+    if len(names) != 2:
+        raise IllegalArgument(f"{handler.__name__} has {len(names)} parameters; a handler has two, (value, ctx)")
+    return get_type_hints(handler).get(names[0], bytes)
