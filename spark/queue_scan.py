@@ -48,6 +48,10 @@ class QueueScan:
         options = self.options
         if options.wire is not None:
             return WireQueues(options.wire, self._selection, options.subscription or Subscription())
+        if options.bucket is not None:
+            from spark.bucket.queues import BucketQueues
+
+            return BucketQueues(options.bucket, self._selection)
         return DirectoryQueues(options.paths, self._selection, options.reading.lease_ms)
 
     def warn_of_absent(self, queues: Iterable[QueueId]) -> None:
@@ -89,7 +93,7 @@ class QueueBatchReader(DataSourceReader):
         options = self._options
         source = self._scan.source()
         try:
-            if options.wire is None:
+            if options.wire is None and options.bucket is None:
                 named = (options.topics or frozenset()) | (options.queues.assigned or {}).keys()
                 check_topics(find_stores(options.paths), named)
             now = source.snapshot()

@@ -67,7 +67,7 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
-        if options.bucket is not None:
+        if options.bucket is not None and not options.queues.are_given:
             from spark.bucket.source import BucketReader, FilteringBucketReader
 
             return (FilteringBucketReader if options.filter_pushdown else BucketReader)(options, schema)
@@ -80,12 +80,7 @@ class RocketMQDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         from spark.stream import QueueStreamReader
 
-        options = read_options(self.options)
-        if options.bucket is not None:
-            raise ConfigError(
-                "an archive is read in batches: a stream follows a broker's directory, or its name server"
-            )
-        return QueueStreamReader(options, schema)
+        return QueueStreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from spark.options.sink_options import read_sink_options

@@ -113,7 +113,10 @@ class ArchiveService(Service):
                 await self._note(writer.manifest, writer.uploaded_messages)
                 if is_busy or core.clock.monotonic() >= tables_due_s:
                     await writer.save_tables()
-                    tables_due_s = core.clock.monotonic() + _TABLES_S
+                    if await writer.save_compacted():
+                        is_busy = True
+                    else:
+                        tables_due_s = core.clock.monotonic() + _TABLES_S
             except Fenced as error:
                 self._failed(error)
                 return

@@ -1,6 +1,7 @@
 """The broker's log, topics and tables as the writer of the archive sees them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from broker.core import BrokerCore
@@ -8,6 +9,7 @@ from broker.topic.attributes import RESERVE_TIME, bound
 from sprocket.common.errors import StoreError
 from sprocket.remoting.bodies.topic import TopicConfig
 from store.backup.tables import definition_tables, offset_tables
+from store.compaction.manifest import Part, compacted_parts
 from store.layout import file_name
 from store.record.record import store_timestamp_of
 from store.tier.upload_plan import ArchiveRules, LogView
@@ -40,7 +42,7 @@ class ArchivedLog:
         return ArchiveRules(
             store.tiered_store_file_reserved_time * _HOUR_MS, self._reserved(),
             store.commit_log_rolling_interval * _HOUR_MS, store.commit_log_rolling_minimum_size,
-            store.tiered_store_delete_file_enable,
+            store.tiered_store_delete_file_enable, self._core.store.compaction.topics,
         )  # fmt: skip
 
     def _reserved(self) -> dict[str, int]:
@@ -76,3 +78,12 @@ class ArchivedLog:
         """Return the broker's small files, as a backup has them; for any thread."""
         root = self._core.config.store.store_path_root_dir
         return offset_tables(root) | definition_tables(root)
+
+    def compacted_end(self) -> int:
+        """Return the physical offset before which compaction has taken in all messages of compacted topics."""
+        held = self._core.store.compaction.held_from()
+        return self._log.end_offset if held is None else held
+
+    def compacted(self) -> dict[tuple[str, int], tuple[Path, Sequence[Part]]]:
+        """Return directory and parts of each compacted queue, as they are on the disk; for any thread."""
+        return compacted_parts(self._core.config.store.store_path_root_dir)

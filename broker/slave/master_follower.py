@@ -16,6 +16,7 @@ from ha.follower import RETRY_S, Follower, Links
 from sprocket.remoting.bodies.stats import HAClientRuntimeInfo, HARuntimeInfo
 from sprocket.remoting.headers.namesrv import RegisterBrokerResponseHeader
 from store.replica.replica_log import StoreReplicaLog
+from store.tier.partial_restore import refuse_slave
 
 _SAMPLE_S = 1.0
 # A master that was just elected may have to become one first, and its senders wait for its slaves.
@@ -46,7 +47,9 @@ class MasterFollower(Service):
         self.follower.configure(slave_rules(self._core.config.store))
 
     def load(self) -> None:
-        """Begin at the end of the log, as recovery found it."""
+        """Begin at the end of the log, as recovery found it.  Raises `StoreError` for a log that is no copy."""
+        store = self._core.store
+        refuse_slave(self._core.config.store.store_path_root_dir, store.first_physical_offset)
         self._log.restart()
 
     def start(self) -> None:

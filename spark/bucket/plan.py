@@ -39,6 +39,11 @@ class BucketPart:
         return open_store(self.url, access_of(self.settings))
 
 
+def now_ms() -> int:
+    """Return the time by which messages of an archive have expired or not, ms since 1970."""
+    return int(time.time() * 1000)
+
+
 def access_of(settings: BucketSettings) -> Access:
     """Return the access that the options give."""
     return Access(settings.endpoint, settings.access_key, settings.secret_key)
@@ -67,14 +72,14 @@ def plan(
     """
     archives = manifests(settings)
     _check_topics(archives, rows.topics or frozenset())
-    times, now_ms = rows.times_to_read(), int(time.time() * 1000)
+    times, moment_ms = rows.times_to_read(), now_ms()
     kept: list[tuple[str, Manifest, SegmentEntry, frozenset[str]]] = []
     for url, manifest in archives:
         for segment in manifest.segments:
             is_late = segment.first_store_ms - max_clock_step_back_ms >= times.end_ms
             is_early = segment.last_store_ms + max_clock_step_back_ms < times.begin_ms
             topics = frozenset(
-                topic for topic in _wanted(segment, rows) if manifest.is_readable(segment, topic, now_ms)
+                topic for topic in _wanted(segment, rows) if manifest.is_readable(segment, topic, moment_ms)
             )
             if topics and not is_late and not is_early:
                 kept.append((url, manifest, segment, topics))

@@ -35,7 +35,7 @@ def read_part(part: BucketPart, columns: Sequence[str], rows: RowFilter, options
     with asyncio.Runner() as runner:
         objects = part.open()
         blocks = runner.run(_blocks(objects, part))
-        for content in _contents(runner, objects, part, blocks):
+        for content in contents(runner, objects, part, blocks):
             segment = PulledSegment(f"{part.url}/{part.segment.key}", [content])
             for at in range(0, segment.positions.size, CHUNK_ROWS):
                 chunk = PulledChunk(segment, segment.positions[at : at + CHUNK_ROWS], options)
@@ -75,7 +75,7 @@ async def _starts(
     return np.sort(np.concatenate(found))
 
 
-def _contents(
+def contents(
     runner: asyncio.Runner, objects: RemoteStore, part: BucketPart, blocks: Sequence[LogBlock]
 ) -> Iterator[bytes]:
     """Yield the contents of blocks, in order."""

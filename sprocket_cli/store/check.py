@@ -75,6 +75,7 @@ def document(inspection: "StoreInspection") -> dict[str, object]:
         },
         "queues": len(inspection.queues.by_key),
         "batchQueues": len(inspection.batch_queues.by_key),
+        "compactedQueues": len(inspection.compacted.queues),
         "indexFiles": len(inspection.index.files),
         "findings": [finding.document() for finding in findings.kept],
         "suppressed": findings.suppressed(),
@@ -93,6 +94,7 @@ def lines(inspection: "StoreInspection") -> list[str]:
         f"log: {len(log.parts)} segments of {size_text(log.file_bytes)}, offsets {figures.start} to {figures.end}; "
         f"{figures.records} records in {walked} checked",
         f"queues: {len(inspection.queues.by_key)}, batch queues: {len(inspection.batch_queues.by_key)}, "
+        f"compacted queues: {len(inspection.compacted.queues)}, "
         f"index files: {len(inspection.index.files)}{', their ends checked' if inspection.quick else ''}",
     ]
     for finding in findings.kept[:_SHOWN]:

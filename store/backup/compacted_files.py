@@ -3,7 +3,6 @@
 A broker may compact meanwhile, and then the files of a part go: the queue is then copied again, as it is now.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +11,6 @@ from store.backup.copied_file import Progress, copy_file, write_file
 from store.backup.manifest import Part
 from store.compaction import manifest as compacted
 from store.disk.disk import RealDisk
-from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 
 _TRIES: Final = 5
 
@@ -47,7 +45,11 @@ class CompactedFiles:
             if not manifest.parts:
                 return []
             try:
-                parts = [self._part(path, size) for path, size in _files(directory, manifest)]
+                parts = [
+                    self._part(directory / name, size_bytes)
+                    for part in manifest.parts
+                    for name, size_bytes in zip(part.file_names, part.file_bytes, strict=True)
+                ]
             except FileNotFoundError:
                 if tries_left:
                     continue
@@ -74,11 +76,3 @@ class CompactedFiles:
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self._root).as_posix()
-
-
-def _files(directory: Path, manifest: compacted.Manifest) -> Iterator[tuple[Path, int]]:
-    """Yield the files of a queue's parts, each with the bytes that count."""
-    for part in manifest.parts:
-        log, queue = part.file_names
-        yield directory / log, part.log_bytes
-        yield directory / queue, part.records * BATCH_CONSUME_QUEUE_UNIT_BYTES

@@ -39,8 +39,7 @@ class OpenPart:
         """Raises `StoreError` if a file is missing or too short."""
         self.part = part
         self._files: list[DiskFile] = []
-        wanted = part.log_bytes, part.records * _UNIT
-        for name, size_bytes in zip(part.file_names, wanted, strict=True):
+        for name, size_bytes in zip(part.file_names, part.file_bytes, strict=True):
             path = directory / name
             found = disk.size(path)
             if found is None or found < size_bytes:

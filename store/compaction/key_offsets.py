@@ -52,9 +52,23 @@ class KeyOffsets:
         self._offsets[number] = offset if known is None else max(known, offset)
         return True
 
+    def last(self, key: bytes) -> int:
+        """Return the last offset of a key that was noted; -1 without one."""
+        return self._offsets.get(self._hash(key), -1)
+
     def is_last(self, key: bytes, offset: int) -> bool:
         """Return whether no later message with this key was noted."""
-        return self._offsets.get(self._hash(key), -1) <= offset
+        return self.last(key) <= offset
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another key would be too many."""
+        return len(self._offsets) >= self._max_keys
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the keys."""
+        return len(self._offsets) * ENTRY_BYTES
 
 
 class Retained:

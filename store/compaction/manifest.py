@@ -10,15 +10,16 @@ of `BATCH_CONSUME_QUEUE_DTYPE` for each, as in RocketMQ's `SparseConsumeQueue`. 
 Parts cover adjacent queue offsets.  Files that no manifest names are remains of an interrupted compaction.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from sprocket.common.errors import StoreError
-from store.disk.disk import Disk
+from store.disk.disk import Disk, RealDisk
 from store.disk.sealed_file import read_sealed, seal, write_sealed
-from store.layout import file_name
+from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES, file_name
 
 DIRECTORY: Final = "compacted"
 MANIFEST: Final = "manifest"
@@ -44,6 +45,11 @@ class Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     def file_names(self) -> tuple[str, str]:
         """Names of the file with records and of the file with units."""
         return self.name + LOG_SUFFIX, self.name + QUEUE_SUFFIX
+
+    @property
+    def file_bytes(self) -> tuple[int, int]:
+        """Bytes of these files that count."""
+        return self.log_bytes, self.records * BATCH_CONSUME_QUEUE_UNIT_BYTES
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,7 +82,7 @@ def read_manifest(disk: Disk, directory: Path) -> Manifest:
     except msgspec.DecodeError as error:
         manifest = str(error)
     if isinstance(manifest, Manifest):
-        damage = _damage(manifest)
+        damage = damage_of(manifest.parts)
         if not damage:
             return manifest
         manifest = damage
@@ -86,9 +92,10 @@ def read_manifest(disk: Disk, directory: Path) -> Manifest:
     )
 
 
-def _damage(manifest: Manifest) -> str:
+def damage_of(parts: Sequence[Part]) -> str:
+    """Return what is wrong with the parts of a queue; empty if nothing is."""
     end = None
-    for part in manifest.parts:
+    for part in parts:
         is_adjacent = end in (None, part.first_offset) and 0 <= part.first_offset < part.end_offset
         if not is_adjacent or min(part.records, part.log_bytes, part.log_end) < 0:
             return f"part {part.name[:64]!r} does not follow the part before it"
@@ -106,3 +113,18 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def write_manifest(disk: Disk, directory: Path, manifest: Manifest) -> None:
     """Replace the manifest durably: a crash leaves the old one or the new one.  Raises `DiskFull` or `DiskFailed`."""
     write_sealed(disk, directory / MANIFEST, _KIND, msgspec.json.encode(manifest))
+
+
+def compacted_parts(root: Path) -> dict[tuple[str, int], tuple[Path, Sequence[Part]]]:
+    """Return directory and parts of each compacted queue in the store at `root`, which a broker may use meanwhile.
+
+    Raises `StoreError` if a manifest is damaged.
+    """
+    found: dict[tuple[str, int], tuple[Path, Sequence[Part]]] = {}
+    for path in sorted((root / DIRECTORY).glob(f"*/*/{MANIFEST}")):
+        topic, queue_id = path.parts[-3:-1]
+        if queue_id.isascii() and queue_id.isdigit():
+            parts = read_manifest(RealDisk(), path.parent).parts
+            if parts:
+                found[topic, int(queue_id)] = path.parent, parts
+    return found

@@ -8,6 +8,7 @@ from sprocket.common.limits import MAX_MESSAGE_BYTES
 from store.config.store_config import DEFAULT_DELAY_LEVELS
 from store.flush.checkpoint import Checkpoint
 from store.inspection.batch_queue_inspection import BatchQueueTableInspection
+from store.inspection.compacted_inspection import CompactedInspection
 from store.inspection.file_sequence import FileSequence
 from store.inspection.file_view import is_locked
 from store.inspection.finding import Findings
@@ -89,6 +90,7 @@ class InspectedStore:
             root / "consumequeue", tags_codes, self.shape.queue_file_bytes, self.batch_queues.topics,
             deleted, is_running=self.is_running,
         )  # fmt: skip
+        self.compacted = CompactedInspection(root, self.findings, deleted, quick=quick)
         self.index = IndexInspection(root, self.findings, self.shape.index_slots, self.shape.index_units)
 
     def relative(self, path: Path) -> str:

@@ -48,6 +48,7 @@ KNOWN_NAMES: Final = {
     "tierfooters": "where messages lie in the objects of the archive; can be deleted",
     "truncate": "intent to cut the log; the next start finishes the cut",
     "cut": "what a start cut off the log",
+    "restoredpartly": "what the archive lacked from which the store was restored: a slave must not start from it",
     "deletedtopics": "topics whose records in the log do not count",
     "lost+found": "made by the file system",
 }

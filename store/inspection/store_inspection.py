@@ -50,6 +50,7 @@ class StoreInspection(InspectedStore):
             text = "the last run was not shut down cleanly; a broker's start checks the log, queues and index"
             self.findings.add("abort", Severity.NOTE, "abort", text)
         segment_findings.describe_files(self)
+        self.compacted.check_files()
         self._walk(progress)
         segment_findings.describe_damage(self)
         bounds = LogBounds(self.figures.start, self.figures.end, [(gap.start, gap.end) for gap in self.gaps])
@@ -58,6 +59,7 @@ class StoreInspection(InspectedStore):
         else:
             self.queues.finish(bounds)
             self.batch_queues.finish()
+            self.compacted.finish()
             queue_findings.describe(self, topic_names(self.root))
             self.index.check_files()
             self.index.finish(is_behind_fine=self.is_running or not self.was_clean)
@@ -89,6 +91,7 @@ class StoreInspection(InspectedStore):
             if not self.quick:
                 self.queues.add(found)
                 self.batch_queues.add(found)
+                self.compacted.add(found)
                 self.index.add(found)
         figures.end = walk.end_offset
         self.tail = walk.tail

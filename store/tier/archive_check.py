@@ -15,7 +15,7 @@ from store.tier.object_store import Damaged, NotFound, ObjectInfo, ObjectStore, 
 from store.tier.reads.steps import read_footer
 
 _AT_ONCE: Final = 4
-_FOLDERS: Final = ("segments", "tables")
+_FOLDERS: Final = ("segments", "tables", "compacted")
 _FORGET: Final = "forget the segment: readers then pass its messages, and a restore puts fillers there"
 
 
@@ -44,6 +44,13 @@ class ArchiveCheck:
         segments = [*manifest.segments, *manifest.superseded]
         for at in range(0, len(segments), _AT_ONCE):
             await asyncio.gather(*(self._segment(one, found.get(one.key)) for one in segments[at : at + _AT_ONCE]))
+        for one in manifest.compacted:
+            fault = await self._fault_of(one.key, one.size_bytes, one.sha256, found.get(one.key))
+            if fault is not None:
+                self.lost.add(one.key)
+                text = f"compacted queue {one.queue_id} of {one.topic}, {one.part.records} messages: {fault}"
+                repair = "forget what is archived of this queue: its master uploads it again"
+                self.findings.add("compacted", Severity.LOSS, one.key, text, repair)
         tables = manifest.tables
         if tables is None:
             self.findings.add("no_tables", Severity.NOTE, NAME, "there are no topics, groups and offsets to restore")

@@ -11,14 +11,27 @@ what is there decides, not the answer.
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
+from store.compaction.manifest import Part
 from store.record.record import TagsCodes
 from store.retention.rules import RetentionClock
-from store.tier.manifest import MAX_BYTES, NAME, Manifest, ManifestEncoder, SegmentEntry, TablesEntry, decode, empty
+from store.tier.compacted_object import OpenedPart
+from store.tier.manifest import (
+    MAX_BYTES,
+    NAME,
+    CompactedEntry,
+    Manifest,
+    ManifestEncoder,
+    SegmentEntry,
+    TablesEntry,
+    decode,
+    empty,
+)
 from store.tier.object_store import Conflict, Damaged, NotFound, ObjectStore, ObjectStoreError, Unavailable, Version
 from store.tier.segment_writer import LogPart, SegmentWriter, Written
 from store.tier.tables_object import encode_tables
@@ -39,7 +52,9 @@ class OtherLog(StoreError):
 
 
 class ArchiveSource(Protocol):
-    """What the writer needs of the broker.  `read` and `tables` are for any thread, the others for the owner's."""
+    """What the writer needs of the broker.  `read`, `tables` and `compacted` are for any thread, the others for the
+    owner's.
+    """
 
     def view(self) -> LogView:
         """Return the log as it is now."""
@@ -63,6 +78,14 @@ class ArchiveSource(Protocol):
 
     def tables(self) -> dict[str, bytes]:
         """Return the broker's small files."""
+        ...
+
+    def compacted_end(self) -> int:
+        """Return the physical offset before which compaction has taken in all messages of compacted topics."""
+        ...
+
+    def compacted(self) -> dict[tuple[str, int], tuple[Path, Sequence[Part]]]:
+        """Return directory and parts of each compacted queue, as they are on the disk; for any thread."""
         ...
 
 
@@ -93,6 +116,7 @@ class ArchiveWriter:
         self._attempts = 0
         self._manifest: Manifest | None = None
         self._next_delete_s = 0.0
+        self._compacted_end = 0
         self.uploaded_messages = 0
 
     @property
@@ -176,6 +200,7 @@ class ArchiveWriter:
         step = next_step(
             manifest, view, rules, first_store_ms=self._source.store_time_at(next_upload(manifest, view)),
             now_ms=self._retention_clock.now_ms(), may_delete=now_s >= self._next_delete_s,
+            compacted_end=self._compacted_end,
         )  # fmt: skip
         now_ms = self._clock.wall_ms()
         match step:
@@ -247,6 +272,57 @@ class ArchiveWriter:
         if before is not None:
             await self._store.delete(before.key)
         return True
+
+    async def save_compacted(self) -> bool:
+        """Upload one compacted queue that has changed.  Return whether there was one; else all are archived.
+
+        A part goes once the archive has the log that it was made of: a restore has no use for it before.
+        """
+        compacted_end, manifest, keeps = self._source.compacted_end(), self.manifest, self._source.keeps()
+        there: dict[tuple[str, int], list[CompactedEntry]] = {}
+        for entry in manifest.compacted:
+            there.setdefault((entry.topic, entry.queue_id), []).append(entry)
+        found = await self._in_thread(self._source.compacted)
+        for key in sorted(found.keys() | there.keys()):
+            directory, parts = found.get(key, (Path(), ())) if keeps(key[0]) else (Path(), ())
+            known = {entry.part: entry for entry in there.get(key, ())}
+            if any(part.log_end > manifest.uploaded_end for part in parts):
+                compacted_end = 0
+            elif list(parts) != list(known):
+                await self._save_queue(key, directory, parts, known)
+                return True
+        self._compacted_end = compacted_end
+        return False
+
+    async def _save_queue(
+        self, queue: tuple[str, int], directory: Path, parts: Sequence[Part], known: dict[Part, CompactedEntry]
+    ) -> None:
+        try:
+            entries = [known.get(part) or await self._save_part(queue, directory, part) for part in parts]
+        except FileNotFoundError:
+            return  # compacted again meanwhile
+        await self._commit(self.manifest.with_compacted(*queue, entries, self._clock.wall_ms()))
+        for entry in known.values():
+            if entry not in entries:
+                await self._store.delete(entry.key)
+
+    async def _save_part(self, queue: tuple[str, int], directory: Path, part: Part) -> CompactedEntry:
+        opened = await self._in_thread(OpenedPart, directory, part)
+        try:
+            key = self._new_key("compacted", part.first_offset)
+            digest, sizes = hashlib.sha256(), [0]
+            await self._store.put(key, self._counted(opened, digest, sizes))
+        finally:
+            opened.close()
+        await self._verify(key, sizes[0], digest.hexdigest())
+        return CompactedEntry(*queue, part, key, sizes[0], digest.hexdigest())
+
+    async def _counted(self, opened: OpenedPart, digest: Any, sizes: list[int]) -> AsyncIterator[bytes]:
+        pieces = iter(opened)
+        while (piece := await self._in_thread(next, pieces, None)) is not None:
+            digest.update(piece)
+            sizes[0] += len(piece)
+            yield piece
 
     # Writing, and reading back
 

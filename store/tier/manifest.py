@@ -5,6 +5,7 @@ The objects of a group, under its folder (`folder_of`)::
     manifest                                        this: JSON, compressed with zstd (``zstd -dc manifest``)
     segments/<start>-<epoch>-<incarnation>-<n>      a part of the log (`store.tier.segment_object`)
     tables/<number>-<epoch>-<incarnation>-<n>       tables of the broker (`store.tier.tables_object`)
+    compacted/<number>-<epoch>-<incarnation>-<n>    a part of a compacted queue (`store.tier.compacted_object`)
 
 What the manifest does not name does not count.  An object is written under a key that was never used before and is
 never changed; then the manifest is replaced by a conditional put.  To delete, the manifest goes first.  So a crash
@@ -25,6 +26,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from store.compaction.manifest import Part, damage_of
 from store.tier.compression import compress, decompress
 from store.tier.object_store import Damaged
 
@@ -36,7 +38,7 @@ MAX_SEGMENTS: Final = 200_000
 # A segment with more queues names none of them: a reader asks the object's footer.
 MAX_LISTED_QUEUES: Final = 256
 _HOUR_MS: Final = 3_600_000
-_KEY: Final = re.compile(r"(segments|tables)/[0-9]{1,20}-[0-9]{1,10}-[0-9A-Za-z]{1,32}-[0-9]{1,10}")
+_KEY: Final = re.compile(r"(segments|tables|compacted)/[0-9]{1,20}-[0-9]{1,10}-[0-9A-Za-z]{1,32}-[0-9]{1,10}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_OFFSET: Final = 1 << 63
 
@@ -100,6 +102,17 @@ class TablesEntry(msgspec.Struct, frozen=True):
     created_ms: int
 
 
+class CompactedEntry(msgspec.Struct, frozen=True):
+    """One part of a compacted queue.  `sha256` is that of the object, of `size_bytes`."""
+
+    topic: str
+    queue_id: int
+    part: Part
+    key: str
+    size_bytes: int
+    sha256: str
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """Content of the archive of one broker group.
 
@@ -107,6 +120,7 @@ class Manifest(msgspec.Struct, frozen=True):
     `segments` are in order and do not overlap; there may be gaps.  `superseded` are parts of the log of a master that
     was replaced before its slaves had them: nobody reads them, and they go when their time ends.
     `reserved_ms` is how long messages stay, by topic, `default_reserved_ms` for all others.
+    `compacted` are the parts of compacted queues, those of a queue in order: they stay while the topic is compacted.
     """
 
     format: int
@@ -122,6 +136,7 @@ class Manifest(msgspec.Struct, frozen=True):
     default_reserved_ms: int
     reserved_ms: dict[str, int]
     written_ms: int
+    compacted: list[CompactedEntry] = []
 
     # What a reader asks
 
@@ -146,7 +161,7 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def keys(self) -> set[str]:
         """Keys of all objects that the manifest names."""
-        named = {entry.key for entry in (*self.segments, *self.superseded)}
+        named = {entry.key for entry in (*self.segments, *self.superseded)} | {one.key for one in self.compacted}
         return named if self.tables is None else named | {self.tables.key}
 
     # What a writer makes of it
@@ -174,13 +189,23 @@ class Manifest(msgspec.Struct, frozen=True):
             self, number=self.number + 1, default_reserved_ms=default_ms, reserved_ms=by_topic, written_ms=now_ms
         )
 
+    def with_compacted(self, topic: str, queue_id: int, parts: list[CompactedEntry], now_ms: int) -> "Manifest":
+        """Return the manifest with other parts of one compacted queue."""
+        others = [one for one in self.compacted if (one.topic, one.queue_id) != (topic, queue_id)]
+        return msgspec.structs.replace(self, number=self.number + 1, compacted=[*others, *parts], written_ms=now_ms)
+
     def without(self, keys: Iterable[str], now_ms: int) -> "Manifest":
-        """Return the manifest without the segments of `keys`.  Uploads still go on at `uploaded_end`."""
+        """Return the manifest without the objects of `keys`.  Uploads still go on at `uploaded_end`.
+
+        A compacted queue that loses one part loses all: its others would say that nothing is between them.
+        """
         gone = set(keys)
+        broken = {(one.topic, one.queue_id) for one in self.compacted if one.key in gone}
         return msgspec.structs.replace(
             self, number=self.number + 1, written_ms=now_ms,
             segments=[entry for entry in self.segments if entry.key not in gone],
             superseded=[entry for entry in self.superseded if entry.key not in gone],
+            compacted=[one for one in self.compacted if (one.topic, one.queue_id) not in broken],
         )  # fmt: skip
 
     def cut(self, offset: int, now_ms: int) -> "Manifest":
@@ -291,6 +316,10 @@ def _check(manifest: Manifest) -> None:
     tables = manifest.tables
     if tables is not None and not (_KEY.fullmatch(tables.key) and _SHA256.fullmatch(tables.sha256)):
         raise Damaged("manifest: its tables have no valid key or hash")
+    for one in manifest.compacted:
+        is_name = one.topic not in ("", ".", "..") and "/" not in one.topic and one.queue_id >= 0
+        if not (is_name and _KEY.fullmatch(one.key) and _SHA256.fullmatch(one.sha256)) or damage_of([one.part]):
+            raise Damaged(f"manifest: compacted queue {one.queue_id} of {one.topic[:64]!r} has no valid entry")
 
 
 def _fault(entry: SegmentEntry, segment_bytes: int) -> str | None:

@@ -7,7 +7,9 @@ one blank.
 """
 
 import asyncio
+import hashlib
 import os
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -15,16 +17,22 @@ from typing import Final
 
 from store.backup.copied_file import Progress, write_file
 from store.backup.restore import COMMIT_LOG, new_store, write_queue_list
+from store.compaction.manifest import DIRECTORY, MANIFEST, Part, damage_of, encode_manifest
+from store.compaction.manifest import Manifest as CompactedQueue
 from store.layout import file_name
 from store.record.record import blank
 from store.repair.filler import closing_blank, fillers
-from store.tier.manifest import Manifest, SegmentEntry
-from store.tier.object_store import ObjectStore
+from store.tier.compacted_object import contents
+from store.tier.manifest import MAX_BYTES as MAX_MANIFEST_BYTES
+from store.tier.manifest import NAME, CompactedEntry, Manifest, SegmentEntry, decode
+from store.tier.object_store import Damaged, NotFound, ObjectStore, Unavailable
+from store.tier.partial_restore import PartialRestore, write_mark
 from store.tier.reads.steps import read_block, read_footer
 from store.tier.segment_object import LogBlock
 from store.tier.tables_object import MAX_BYTES, decode_tables
 
 _BLOCKS_AT_ONCE: Final = 8
+_TRIES: Final = 5
 
 
 @dataclass
@@ -40,18 +48,29 @@ class Restored:
     # Records that are not archived, by a rule; the log is not byte for byte that of the broker then.
     dropped: int = 0
     last_store_ms: int = 0
+    # Messages in compacted queues; some of them are in the log, too.
+    compacted: int = 0
+    # Before this physical offset there are fillers for messages that the broker's log had.
+    fillers_end: int = 0
 
     def missing(self) -> list[str]:
         """Return what the store lacks, for an operator."""
         lines = []
         if self.log_start:
             lines.append(f"the log before offset {self.log_start}: it had expired in the archive, or was never there")
-        lines += [f"the log from offset {start} to {end}" for start, end in self.gaps]
-        if self.dropped:
-            lines.append(f"{self.dropped} messages of topics that are not archived; fillers are in their places")
+        lines += self.filled()
+        if self.fillers_end:
+            lines.append("a slave cannot start from this store: its log has fillers that its master's has not")
         if not self.tables:
             lines.append("topics, groups and offsets: the archive has no tables yet")
         lines.append(f"whatever came after offset {self.log_end}: it was never uploaded")
+        return lines
+
+    def filled(self) -> list[str]:
+        """Return the messages for which fillers are in the log."""
+        lines = [f"the log from offset {start} to {end}" for start, end in self.gaps]
+        if self.dropped:
+            lines.append(f"{self.dropped} messages of topics that are not archived; fillers are in their places")
         return lines
 
 
@@ -67,11 +86,22 @@ class ArchiveRestore:
         self._progress = progress
 
     async def run(self) -> Restored:
-        """Make the store.
+        """Make the store.  If its broker replaces an object meanwhile, begin again with the newest manifest.
 
         Raises `StoreError`: `target` is not empty, or space is missing; and an `ObjectStoreError`, such as `Damaged`.
         Then there is no store.
         """
+        for _ in range(_TRIES):
+            try:
+                return await self._run()
+            except NotFound:
+                newest = decode((await self._objects.get(NAME, MAX_MANIFEST_BYTES)).content)
+                if newest.number == self._manifest.number:
+                    raise
+                self._manifest = newest
+        raise Unavailable("the archive changes all the time: run the restore again")
+
+    async def _run(self) -> Restored:
         segments = self._manifest.segments
         files = {start: list(parts) for start, parts in groupby(segments, self._file_start)}
         size_bytes = self._manifest.segment_bytes
@@ -79,13 +109,21 @@ class ArchiveRestore:
         end = segments[-1].end if segments else 0
         restored = Restored(segments[0].start if segments else 0, end)
         restored.gaps = [(one.end, other.start) for one, other in pairwise(segments) if one.end != other.start]
-        with new_store(self._target, len(files) * size_bytes) as (building, written):
+        # Of a log that begins within a file, that file begins with fillers.
+        begins_within = restored.log_start if restored.log_start % size_bytes else 0
+        restored.fillers_end = max([begins_within, *(gap_end for _, gap_end in restored.gaps)])
+        kept_bytes = sum(sum(one.part.file_bytes) for one in self._manifest.compacted)
+        with new_store(self._target, len(files) * size_bytes + kept_bytes) as (building, written):
+            written += await self._tables(building, restored)
+            written += await self._compacted(building, restored)
             for start in span:
                 path = building / COMMIT_LOG / file_name(start)
                 await self._file(path, start, files.get(start, []), end, restored)
                 written.append(path)
-            written += await self._tables(building, restored)
             written.append(write_queue_list(building, end))
+            if restored.fillers_end:
+                lacks = restored.filled() or [f"the log before offset {restored.log_start}"]
+                written.append(write_mark(building, PartialRestore(restored.fillers_end, lacks)))
         return restored
 
     def _file_start(self, segment: SegmentEntry) -> int:
@@ -106,6 +144,8 @@ class ArchiveRestore:
                 at = await self._segment(descriptor, start, part)
                 restored.records += part.records
                 restored.dropped += part.dropped
+                if part.dropped:
+                    restored.fillers_end = max(restored.fillers_end, part.end)
                 restored.last_store_ms = max(restored.last_store_ms, part.last_store_ms)
             if at < start + size_bytes and log_end >= start + size_bytes:
                 left = start + size_bytes - at
@@ -136,3 +176,42 @@ class ArchiveRestore:
             write_file(building / name, content, 0o600)
         restored.tables = sorted(tables)
         return [building / name for name in tables]
+
+    async def _compacted(self, building: Path, restored: Restored) -> list[Path]:
+        """Write the compacted queues."""
+        written: list[Path] = []
+        queues: dict[Path, list[Part]] = {}
+        for entry in self._manifest.compacted:
+            directory = building / DIRECTORY / entry.topic / str(entry.queue_id)
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            written += await self._part(directory, entry)
+            queues.setdefault(directory, []).append(entry.part)
+            restored.compacted += entry.part.records
+        for directory, parts in queues.items():
+            if damage := damage_of(parts):
+                raise Damaged(f"manifest: compacted queue {directory.relative_to(building)}: {damage}")
+            write_file(directory / MANIFEST, encode_manifest(CompactedQueue(tuple(parts))), 0o600)
+            written.append(directory / MANIFEST)
+        return written
+
+    async def _part(self, directory: Path, entry: CompactedEntry) -> list[Path]:
+        paths = [directory / name for name in entry.part.file_names]
+        (log_bytes, queue_bytes), digest, at = entry.part.file_bytes, hashlib.sha256(), 0
+
+        async def hashed() -> AsyncIterator[bytes]:
+            async for piece in self._objects.stream(entry.key):
+                digest.update(piece)
+                yield piece
+
+        with paths[0].open("wb") as log, paths[1].open("wb") as queue:
+            async for content in contents(hashed(), entry.key):
+                # A block is of one file.
+                await asyncio.to_thread((log if at < log_bytes else queue).write, content)
+                at += len(content)
+            if at != log_bytes + queue_bytes or digest.hexdigest() != entry.sha256:
+                raise Damaged(f"{entry.key}: is not what was uploaded")
+            for file in (log, queue):
+                file.flush()
+                await asyncio.to_thread(os.fsync, file.fileno())
+        self._progress(entry.size_bytes)
+        return paths

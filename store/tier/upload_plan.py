@@ -34,6 +34,7 @@ class ArchiveRules:
     rolling_interval_ms: int  # 0: never
     rolling_min_bytes: int
     deletes: bool
+    compacted: frozenset[str] = frozenset()  # topics of which the archive keeps the last message of each key
 
 
 class Upload(NamedTuple):
@@ -65,12 +66,19 @@ def next_upload(manifest: Manifest, log: LogView) -> int:
 
 
 def next_step(
-    manifest: Manifest, log: LogView, rules: ArchiveRules, *, first_store_ms: int, now_ms: int, may_delete: bool
+    manifest: Manifest,
+    log: LogView,
+    rules: ArchiveRules,
+    *,
+    first_store_ms: int,
+    now_ms: int,
+    may_delete: bool,
+    compacted_end: int = 0,
 ) -> Step:
     """Return the next step.
 
     `first_store_ms` is the store time of the record at `next_upload`, -1 without one.  `may_delete`: the interval
-    between two deletions has passed.
+    between two deletions has passed.  Before `compacted_end` all that compacted queues keep of the log is archived.
     """
     if (manifest.default_reserved_ms, manifest.reserved_ms) != (rules.default_reserved_ms, rules.reserved_ms):
         return SetReserves()
@@ -83,7 +91,10 @@ def next_step(
         return Upload(LogPart(at, log.safe_offset, file_end))
     if rules.deletes and may_delete:
         keys = [
-            entry.key for entry in (*manifest.segments, *manifest.superseded) if manifest.expires_ms(entry) <= now_ms
+            entry.key
+            for entry in (*manifest.segments, *manifest.superseded)
+            if manifest.expires_ms(entry) <= now_ms
+            and (entry.end <= compacted_end or rules.compacted.isdisjoint(entry.topics))
         ]
         if keys:
             return Delete(keys[:_DELETED_AT_ONCE])

@@ -1,10 +1,12 @@
 """A log that is archived, and what must hold of an archive at any time."""
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from store.compaction.manifest import Part, compacted_parts
 from store.message_store import MessageStore
 from store.record.record import store_timestamp_of
 from store.tier.archive_writer import ArchiveWriter
@@ -36,6 +38,8 @@ class FakeSource:
         self.end_offset = self._log.wrote_offset
         self.archive_rules = ArchiveRules(72 * HOUR_MS, {}, 0, 1, deletes=True)
         self.kept: Callable[[str], bool] = lambda topic: True
+        self.compaction_end = self._log.wrote_offset
+        self.compacted_root: Path | None = None
         self.small_files = {"config/topics.json": b"{}"}
 
     def view(self) -> LogView:
@@ -60,6 +64,12 @@ class FakeSource:
 
     def tables(self) -> dict[str, bytes]:
         return dict(self.small_files)
+
+    def compacted_end(self) -> int:
+        return self.compaction_end
+
+    def compacted(self) -> dict[tuple[str, int], tuple[Path, Sequence[Part]]]:
+        return {} if self.compacted_root is None else compacted_parts(self.compacted_root)
 
 
 def writer_of(

@@ -8,8 +8,8 @@ import pytest
 from sprocket.common.errors import StoreError
 from store.message_store import MessageStore
 from store.queue.consume_queue import BLANK_SIZE
-from store.tier.manifest import Manifest, TablesEntry
-from store.tier.object_store import Damaged
+from store.tier.manifest import NAME, Manifest, TablesEntry, encode
+from store.tier.object_store import Damaged, NotFound
 from store.tier.remote_store import RemoteStore
 from store.tier.restore import ArchiveRestore, Restored
 from store.tier.tables_object import encode_tables
@@ -164,3 +164,19 @@ async def test_parts_of_one_file_are_put_together(stores: Stores, tmp_path: Path
     copy = again.open()
     assert copy.wrote_offset == manifest.uploaded_end
     again.close(copy)
+
+
+async def test_a_restore_begins_again_if_the_broker_replaces_what_it_reads(stores: Stores, tmp_path: Path) -> None:
+    store, objects = filled(stores), memory_objects()
+    manifest = await archive(store, objects)
+    old = TablesEntry("tables/1-0-test-1", 1, "0" * 64, 0, 0)
+    content = encode_tables({"config/topics.json": b"{}"})
+    new = msgspec.structs.replace(old, key="tables/2-0-test-2")
+    await objects.put(new.key, content)
+    await objects.put_if(NAME, encode(manifest.with_tables(new, 1)), None)
+    stale = msgspec.structs.replace(manifest, tables=old)
+    report, _ = await restored(stores, objects, stale, tmp_path / "again")
+    assert report.tables == ["config/topics.json"]
+    await objects.delete(new.key)
+    with pytest.raises(NotFound, match="tables/2"):
+        await restored(stores, objects, stale, tmp_path / "once more")

@@ -1,0 +1,68 @@
+"""Form of a compacted object: one part of a compacted queue, its file of records and then its file of units.
+
+A sequence of blocks: the size of a zstd frame (4 bytes, big-endian), and the frame, of up to 1 MiB of content.
+"""
+
+import os
+import struct
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+from sprocket.common.files.regular_file import open_regular
+from store.compaction.manifest import Part
+from store.tier.compression import compress, decompress
+from store.tier.object_store import Damaged
+
+_BLOCK_BYTES: Final = 1 << 20
+_MAX_PACKED_BYTES: Final = 2 << 20
+_SIZE: Final = struct.Struct(">I")
+
+
+class OpenedPart:
+    """The files of a part, which may be removed meanwhile.  Iteration returns the bytes of the object, once."""
+
+    def __init__(self, directory: Path, part: Part) -> None:
+        """Raises OSError: FileNotFoundError if a newer part has replaced it."""
+        self.part = part
+        self._descriptors: list[int] = []
+        try:
+            self._descriptors += (open_regular(directory / name) for name in part.file_names)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def __iter__(self) -> Iterator[bytes]:
+        for descriptor, size_bytes in zip(self._descriptors, self.part.file_bytes, strict=True):
+            for at in range(0, size_bytes, _BLOCK_BYTES):
+                wanted = min(_BLOCK_BYTES, size_bytes - at)
+                content = os.pread(descriptor, wanted, at)
+                if len(content) < wanted:
+                    raise OSError(f"compacted part {self.part.name}: ends at {at + len(content)} of {size_bytes} bytes")
+                packed = compress(content)
+                yield _SIZE.pack(len(packed)) + packed
+
+
+async def contents(pieces: AsyncIterator[bytes], key: str) -> AsyncIterator[bytes]:
+    """Return the contents of the blocks in an object.  Raises `Damaged`."""
+    pending = bytearray()
+    async for piece in pieces:
+        pending += piece
+        while len(pending) >= _SIZE.size:
+            (packed_bytes,) = _SIZE.unpack_from(pending)
+            if packed_bytes > _MAX_PACKED_BYTES:
+                raise Damaged(
+                    f"{key}: says that a block has {packed_bytes} bytes, at most {_MAX_PACKED_BYTES} are read"
+                )
+            end = _SIZE.size + packed_bytes
+            if len(pending) < end:
+                break
+            yield decompress(bytes(pending[_SIZE.size : end]), _BLOCK_BYTES, key)
+            del pending[:end]
+    if pending:
+        raise Damaged(f"{key}: ends within a block")

@@ -1,0 +1,107 @@
+"""A compacted topic in the archive: its table outlives the log there, and a restored broker has it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from sprocket.remoting.codes import RequestCode
+from store.tier.archive_check import ArchiveCheck, repair
+from store.tier.manifest import Manifest
+from store.tier.open_archive import open_archive
+from store.tier.restore import ArchiveRestore, Restored
+from tests.broker.archive.test_archive_service import manifest_of, served
+from tests.broker.rig import TOPIC, create, running_broker
+from tests.broker.test_compacted_topics import create_compacted, pulled
+from tests.broker.topic.test_topic_retention import SEGMENT_BYTES, Served
+
+_STORE: dict[str, Any] = {
+    "compaction_schedule_internal": 100, "tiered_store_file_reserved_time": 1,
+    "tiered_store_delete_file_interval": 1000,
+}  # fmt: skip
+
+
+async def close_segment(one: Served) -> None:
+    """Fill the log's file with other messages, and wait until what was in it is compacted."""
+    store = one.broker.store
+    file, done = store.wrote_offset // SEGMENT_BYTES, store.compaction.finished
+    while store.wrote_offset // SEGMENT_BYTES == file:
+        await one.client.send(b"x" * 2000, topic="Other")
+    await one.after(1.0, lambda: store.compaction.finished > done)
+
+
+async def archived(root: Path, one: Served, wanted: Any, seconds: float = 20.0) -> Manifest:
+    """Let time pass until the manifest is as `wanted`."""
+    async with asyncio.timeout(60):
+        while (manifest := await manifest_of(root)) is None or not wanted(manifest):
+            one.clock.advance(seconds)
+            await asyncio.sleep(0.02)
+    return manifest
+
+
+async def table_of(root: Path) -> dict[str, bytes]:
+    async with running_broker(root, store={"mapped_file_size_commit_log": SEGMENT_BYTES}) as (_, client):
+        return {message.keys[0]: message.body for message in await pulled(client) if message.body}
+
+
+async def prices(one: Served) -> None:
+    await create_compacted(one.client)
+    await one.client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic="Other"))
+    for key, body in [("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4"), ("c", b"")]:
+        await one.client.send(body, KEYS=key)
+    await close_segment(one)
+
+
+async def restored(root: Path) -> Restored:
+    archive = await open_archive(f"file://{root}/bucket")
+    return await ArchiveRestore(archive.objects, archive.manifest, root / "again" / "store").run()
+
+
+async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_of_it(tmp_path: Path) -> None:
+    async with served(tmp_path, **_STORE) as one:
+        await prices(one)
+        await archived(tmp_path, one, lambda manifest: manifest.compacted)
+        # An hour later nothing of the topic is left in the archive's log.
+        await one.client.send(b"x", topic="Other")
+        await archived(tmp_path, one, lambda manifest: manifest.segments == [], seconds=600.0)
+        await one.client.send(b"5", KEYS="d")
+        await close_segment(one)
+        newest = await archived(tmp_path, one, lambda manifest: manifest.compacted[-1].part.end_offset == 6)
+        assert len(newest.compacted) <= 2
+    report = await restored(tmp_path)
+    assert report.compacted >= 3
+    assert await table_of(tmp_path / "again") == {"a": b"3", "b": b"2", "d": b"5"}
+
+
+async def test_the_archive_keeps_the_log_of_a_table_that_is_not_compacted_yet(tmp_path: Path) -> None:
+    async with served(tmp_path, **_STORE | {"compaction_schedule_internal": 10**12}) as one:
+        await create_compacted(one.client)
+        await one.client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic="Other"))
+        await one.client.send(b"1", KEYS="a")
+        while one.broker.store.wrote_offset < 3 * SEGMENT_BYTES:
+            await one.client.send(b"x" * 2000, topic="Other")
+        whole = one.broker.store.wrote_offset // SEGMENT_BYTES * SEGMENT_BYTES
+
+        def is_rest_gone(manifest: Manifest) -> bool:
+            return len(manifest.segments) == 1 and manifest.uploaded_end >= whole
+
+        manifest = await archived(tmp_path, one, is_rest_gone, seconds=600.0)
+        assert TOPIC in manifest.segments[0].topics
+    await restored(tmp_path)
+    assert await table_of(tmp_path / "again") == {"a": b"1"}
+
+
+async def test_a_damaged_table_is_found_forgotten_and_uploaded_again(tmp_path: Path) -> None:
+    async with served(tmp_path, **_STORE) as one:
+        await prices(one)
+        await archived(tmp_path, one, lambda manifest: manifest.compacted)
+    archive = await open_archive(f"file://{tmp_path}/bucket")
+    (entry,) = archive.manifest.compacted
+    await archive.objects.delete(entry.key)
+    check = ArchiveCheck(archive.objects, archive.manifest, quick=True)
+    await check.run()
+    assert [finding.kind for finding in check.findings.kept] == ["compacted"]
+    manifest = await repair(archive.objects, archive.manifest, archive.version, check.lost, 1)
+    assert manifest.compacted == []
+    async with served(tmp_path, **_STORE) as one:
+        again = await archived(tmp_path, one, lambda manifest: manifest.compacted)
+        assert again.compacted[0].part == entry.part
