@@ -10,7 +10,20 @@ from dashboard.access import Access
 from dashboard.application import Pages
 from dashboard.connections import MAX_CONNECTIONS, Connections
 from dashboard.page import PageRoute
-from dashboard.pages import accounts, charts, cluster, dead_letters, groups, messages, offsets, schedules, send, topics
+from dashboard.pages import (
+    accounts,
+    charts,
+    cluster,
+    dead_letters,
+    groups,
+    messages,
+    namespaces,
+    offsets,
+    quotas,
+    schedules,
+    send,
+    topics,
+)
 from dashboard.sampling.history import History
 from dashboard.sampling.sampler import Sampler
 from dashboard.settings import DashboardSettings
@@ -32,6 +45,8 @@ ROUTES: tuple[PageRoute, ...] = (
     *offsets.ROUTES,
     *accounts.ROUTES,
     *schedules.ROUTES,
+    *namespaces.ROUTES,
+    *quotas.ROUTES,
 )
 _STOP_LIMIT_S = 5.0
 

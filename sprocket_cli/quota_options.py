@@ -30,7 +30,6 @@ _FLAGS: Final = {
     "is_soft": "Refuse nothing, only report.",
     "is_cluster_wide": "Divide the limits among the masters.",
 }
-_NO_LIMITS: Final = ("name", "isSoft", "isClusterWide", "dropsOldest")
 
 
 def limit_options(flag_of: Callable[[str], str]) -> Callable[[F], F]:
@@ -64,39 +63,21 @@ def show_quotas(found: "Mapping[str, Mapping[str, Quota]]") -> None:
     rows: list[tuple[object, ...]] = []
     for one, addresses in sorted(by_quota.items(), key=lambda item: item[0].name):
         on = "all" if len(addresses) == len(found) else ",".join(addresses)
-        rows.append((one.name, limits_text(one), "soft" if one.is_soft else "hard", on))
+        rows.append((one.name, one.limits_text(), "soft" if one.is_soft else "hard", on))
     for line in fitted(("quota", "limits", "mode", "masters"), rows):
         click.echo(line)
-
-
-def limits_text(one: "Quota") -> str:
-    """Return the limits of a quota as text."""
-    import msgspec
-
-    fields = msgspec.to_builtins(one)
-    shown = [
-        f"{name}={value}" for name, value in fields.items()
-        if value and name not in _NO_LIMITS and (name, value) != ("burstMillis", 1000)
-    ]  # fmt: skip
-    flags = [text for text, is_on in (("dropsOldest", one.drops_oldest), ("clusterWide", one.is_cluster_wide)) if is_on]
-    return " ".join([*shown, *flags])
 
 
 def show_uses(found: "Mapping[str, list[QuotaUse]]", count: int) -> None:
     """Print the limits that are used most at masters, by address."""
     uses = sorted(
-        ((address, use) for address, of_broker in found.items() for use in of_broker), key=lambda one: -_part(one[1])
+        ((address, use) for address, of_broker in found.items() for use in of_broker), key=lambda one: -one[1].part
     )
     rows: list[tuple[object, ...]] = [
         (address, use.quota, use.resource, use.kind, f"{use.limit:.10g}", f"{use.rate:.0f}", f"{use.asked:.0f}",
-         f"{_part(use):.0%}", use.exceeded_total)
+         f"{use.part:.0%}", use.exceeded_total)
         for address, use in uses[:count]
     ]  # fmt: skip
     head = ("master", "quota", "resource", "kind", "limit", "used", "asked", "asked%", "exceeded")
     for line in fitted(head, rows):
         click.echo(line)
-
-
-def _part(use: "QuotaUse") -> float:
-    """Return what part of a limit is asked for."""
-    return use.asked / use.limit if use.limit else 0.0

@@ -317,6 +317,10 @@ def _names_of_cluster(asked: AccessRequest) -> Iterator[Needed]:
     yield Needed(Resource(ResourceType.CLUSTER, asked.fields.get("cluster")), _LIST, ANY_NAMESPACE)
 
 
+def _quotas(asked: AccessRequest) -> Iterator[Needed]:
+    yield Needed(asked.cluster_resource, _GET, ANY_NAMESPACE)
+
+
 def _brokers(asked: AccessRequest) -> Iterator[Needed]:
     """Addresses of brokers, which routes show, too: the tools of a namespace need them."""
     yield Needed(asked.cluster_resource, _GET, ANY_NAMESPACE)
@@ -330,6 +334,8 @@ _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _all_names,
     RequestCode.GET_NAMESPACES: _all_names,
     RequestCode.GET_SCHEDULES: _all_names,
+    RequestCode.GET_ALL_QUOTAS: _quotas,
+    RequestCode.GET_QUOTA_USAGE: _quotas,
     RequestCode.GET_BROKER_CLUSTER_INFO: _brokers,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
     RequestCode.SEND_MESSAGE: _send,
@@ -461,6 +467,8 @@ FILTERED: Final = frozenset(
         RequestCode.AUTH_LIST_ACL,
         RequestCode.GET_NAMESPACES,
         RequestCode.GET_SCHEDULES,
+        RequestCode.GET_ALL_QUOTAS,
+        RequestCode.GET_QUOTA_USAGE,
     }
 )
 

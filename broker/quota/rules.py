@@ -12,6 +12,7 @@ from sprocket.common.errors import RequestError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.quota import Quota
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.message.namespaces import SEPARATOR
 from sprocket.remoting.message.topic_names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -63,6 +64,14 @@ def is_exempt(topic: str) -> bool:
 def is_exempt_group(group: str) -> bool:
     """Return whether no quota holds for a group: those of the broker."""
     return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def name_within(quota_name: str) -> str:
+    """Return a name in the namespace in which all resources of a quota are; one in no namespace if they are not."""
+    dimension, _, pattern = quota_name.partition(":")
+    if dimension == Dimension.NAMESPACE.value:
+        return pattern + SEPARATOR
+    return "" if dimension in (Dimension.TENANT.value, Dimension.ADDRESS.value) else pattern
 
 
 def check(quota: Quota) -> None:

@@ -8,17 +8,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
+from acl.visible_names import visible_names
 from broker.core import BrokerCore
 from broker.out.other_brokers import OtherBrokers
 from broker.periodic import Periodic
 from broker.quota.bucket import Kind
-from broker.quota.rules import Dimension, Patterns, by_dimension, is_exempt, share
+from broker.quota.rules import Dimension, Patterns, by_dimension, is_exempt, name_within, share
 from broker.service import Service
 from sprocket.common.errors import SprocketError
 from sprocket.metrics.declared import Kind as MetricKind
 from sprocket.metrics.declared import Metric, Value
 from sprocket.metrics.distribution import Labels
-from sprocket.remoting.bodies.quota import Quota, QuotaUsageBody, QuotaUse
+from sprocket.remoting.bodies.quota import Quota, QuotaTableBody, QuotaUsageBody, QuotaUse
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -104,12 +105,19 @@ class QuotaUpkeep(Service):
         return Response()
 
     def all_quotas(self, request: Request[NoHeader]) -> Response:
-        """Return all quotas."""
-        return Response(body=self._quotas.table.encode())
+        """Return all quotas that the sender may see: an administrator of a namespace those of what is in it."""
+        shows = visible_names(request)
+        if shows is None:
+            return Response(body=self._quotas.table.encode())
+        found = {name: quota for name, quota in self._quotas.by_name.items() if shows(name_within(name))}
+        return Response(body=dumps(QuotaTableBody(found)))
 
     def usage(self, request: Request[NoHeader]) -> Response:
-        """Return how much of each quota is used."""
-        return Response(body=dumps(QuotaUsageBody(self._core.config.broker.broker_name, self.uses())))
+        """Return how much of each quota is used, of those that the sender may see."""
+        shows, uses = visible_names(request), self.uses()
+        if shows is not None:
+            uses = [use for use in uses if shows(name_within(use.quota))]
+        return Response(body=dumps(QuotaUsageBody(self._core.config.broker.broker_name, uses)))
 
     def charge_caller(self, request: Request[ChargeCallerRequestHeader]) -> Response:
         """Charge the client that a proxy names; tell the proxy whether it should name its clients."""

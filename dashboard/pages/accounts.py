@@ -1,11 +1,11 @@
 """Accounts of the cluster: users and their policies (ACL 2.0), and the accounts of `plain_acl.yml` (ACL 1.0)."""
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
+from dashboard.asking.masters import NOTHING, Changed, on_masters
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.accounts import account_rows, plain_rows
-from sprocket.client.admin.admin_client import AdminDenied, AdminError
+from sprocket.client.admin.admin_client import AdminDenied
 from sprocket.client.admin.at_once import answered, check_rights, failures
 from sprocket.remoting.bodies.auth import UserInfo
 
@@ -15,10 +15,10 @@ _MAX_PASSWORD: Final = 256
 
 async def show(visit: Visit) -> Page:
     """Show the users, and the form for a new one as it was filled in."""
-    return await _page(visit, "", [])
+    return await _page(visit, NOTHING)
 
 
-async def _page(visit: Visit, done: str, failed: list[tuple[str, str]]) -> Page:
+async def _page(visit: Visit, changed: Changed) -> Page:
     brokers = (await visit.admin.cluster_info()).masters()
     users = await visit.at_once.each(brokers, lambda name: visit.admin.users(brokers[name]))
     check_rights(users)
@@ -32,10 +32,10 @@ async def _page(visit: Visit, done: str, failed: list[tuple[str, str]]) -> Page:
     values = {
         "rows": account_rows(answered(users), answered(acls)), "plain": plain_rows(answered(plain)),
         "brokers": sorted(brokers), "silent_brokers": silent,
-        "types": _TYPES, "done": done, "failed": failed,
+        "types": _TYPES, "done": changed.done, "failed": changed.failed,
         # Brokers without authentication keep no users, so none can be created.
         "has_users": bool(answered(users)),
-        "new_user": "" if done else visit.fields.get("user", ""), "new_type": visit.fields.get("type", ""),
+        "new_user": "" if changed.done else visit.fields.get("user", ""), "new_type": visit.fields.get("type", ""),
     }  # fmt: skip
     return Page("accounts.html", values)
 
@@ -48,22 +48,15 @@ async def create(visit: Visit) -> Page:
     if not secret or len(secret) > _MAX_PASSWORD:
         raise BadInput(f"the password is empty or longer than {_MAX_PASSWORD} characters")
     user = UserInfo(username=name, password=secret, user_type=kind)
-    return await _on_masters(visit, f"User {name} was created", lambda address: visit.admin.create_user(address, user))
+    created = f"User {name} was created"
+    return await _page(visit, await on_masters(visit, created, lambda address: visit.admin.create_user(address, user)))
 
 
 async def delete(visit: Visit) -> Page:
     """Remove a user from all masters."""
     name = visit.needed("user")
-    return await _on_masters(visit, f"User {name} was deleted", lambda address: visit.admin.delete_user(address, name))
-
-
-async def _on_masters(visit: Visit, what: str, change: Callable[[str], Awaitable[None]]) -> Page:
-    brokers = (await visit.admin.cluster_info()).masters()
-    outcomes = await visit.at_once.each(brokers, lambda name: change(brokers[name]))
-    check_rights(outcomes)
-    done = sorted(name for name, one in outcomes.items() if not isinstance(one, AdminError))
-    failed = [(name, str(one)) for name, one in outcomes.items() if isinstance(one, AdminError)]
-    return await _page(visit, f"{what} on {', '.join(done)}." if done else "", failed)
+    deleted = f"User {name} was deleted"
+    return await _page(visit, await on_masters(visit, deleted, lambda address: visit.admin.delete_user(address, name)))
 
 
 ROUTES = (

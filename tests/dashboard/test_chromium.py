@@ -78,6 +78,8 @@ def pages(made: Scene) -> dict[str, str]:
         "offsets": "/offsets?group=billing&topic=Orders&to=start",
         "accounts": "/accounts",
         "schedules": "/schedules",
+        "namespaces": "/namespaces",
+        "quotas": "/quotas",
         "login": "/login",
         "error": "/topic?topic=Nowhere",
     }

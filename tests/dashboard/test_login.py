@@ -27,6 +27,8 @@ async def test_every_page_needs_a_login(guarded: Broker) -> None:
             "/charts",
             "/offsets",
             "/schedules",
+            "/namespaces",
+            "/quotas",
         ):
             page = await visitor.get(path)
             assert page.status == 303 and page.location.startswith("/login?next="), path

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 import sprocket
 from sprocket import ConsumeFrom, Consumer, Message, Producer
@@ -167,6 +168,48 @@ async def test_schedules_are_shown_and_changed(broker: Broker) -> None:
         assert "is deleted" in (await visitor.post("/schedules/delete", **one)).text
         gone = await visitor.post("/schedules/delete", **one)
         assert "has no schedule" in gone.text and "There is none" in gone.text
+
+
+async def test_quotas_are_shown_set_and_deleted(broker: Broker) -> None:
+    broker.create_topic("Limited", 1)
+    async with running(broker.namesrv) as (_, visitor):
+        assert "There is no quota" in (await visitor.get("/quotas", part="limited")).text
+        done = await visitor.post("/quotas/set", name="topic:Limited", messages_in="1", is_soft="on", burst_millis="1")
+        assert "Quota topic:Limited is set on " in done.text and "messagesIn=1 burstMillis=1" in done.text
+        await send(broker, "Limited", 5)
+        page = await visitor.get("/quotas", part="limited")
+        assert "messages_in: " in page.text and " of 1 topic Limited" in page.text and " soft " in page.text
+        edited = await visitor.get("/quotas", edit="topic:Limited")
+        assert 'name="name" value="topic:Limited"' in edited.html and 'name="messages_in" value="1"' in edited.html
+        assert 'name="is_soft" value="on" checked' in edited.html
+        wrong = await visitor.post("/quotas/set", name="team:<a>", messages_in="1")
+        assert "dimension:pattern" in wrong.text and "team:<a>" in wrong.text and "<a>" not in wrong.html
+        refused = await visitor.post("/quotas/set", name="topic:Limited", messages_in="many")
+        assert refused.status == 400 and "messages_in is" in refused.text
+        assert "is deleted on" in (await visitor.post("/quotas/delete", name="topic:Limited")).text
+        assert "There is no quota" in (await visitor.get("/quotas", part="limited")).text
+
+
+async def test_namespaces_are_shown_and_limited(broker: Broker) -> None:
+    broker.create_topic("shop|orders%Paid", 1)
+    async with running(broker.namesrv) as (_, visitor), AdminClient([broker.namesrv]) as admin:
+        assert "shop|orders" in (await visitor.get("/namespaces")).text
+        form = {"name": "shop|orders", "max_topics": "1", "max_queues": "4", "message_types": "normal fifo"}
+        done = await visitor.post("/namespaces/set", None, **form)
+        assert "The limits of namespace shop|orders are set on " in done.text and "1 of 1" in done.text
+        policy = (await admin.namespaces(broker.address))["shop|orders"].policy
+        assert policy is not None and (policy.max_queues, policy.message_types) == (4, ("NORMAL", "FIFO"))
+        # What the form does not show stays.
+        await admin.set_namespace(broker.address, replace(policy, topic_attributes={"message.type": "FIFO"}))
+        await visitor.post("/namespaces/set", None, **form | {"max_topics": "2"})
+        policy = (await admin.namespaces(broker.address))["shop|orders"].policy
+        assert policy is not None and policy.max_topics == 2 and policy.topic_attributes == {"message.type": "FIFO"}
+        edited = await visitor.get("/namespaces", edit="shop|orders")
+        assert 'name="max_topics" value="2"' in edited.html and 'value="NORMAL FIFO"' in edited.html
+        refused = await visitor.post("/namespaces/set", None, **form | {"message_types": "odd"})
+        assert refused.status == 400 and "allowed are" in refused.text
+        assert "are deleted on" in (await visitor.post("/namespaces/delete", name="shop|orders")).text
+        assert (await admin.namespaces(broker.address))["shop|orders"].policy is None
 
 
 async def test_charts_of_real_rates(broker: Broker) -> None:

@@ -43,7 +43,7 @@ async def test_bodies_keys_tags_and_properties_are_escaped(broker: Broker) -> No
 @pytest.mark.parametrize(
     "path", ["/topics?name=", "/topic?topic=", "/groups?name=", "/group?group=", "/messages?topic=", "/messages?key=",
              "/dead-letters?group=", "/offsets?group=g&topic=", "/send?topic=", "/login?next=", "/topics?kind=",
-             "/schedules?part="],
+             "/schedules?part=", "/quotas?part=", "/quotas?edit=", "/namespaces?part=", "/namespaces?edit="],
 )  # fmt: skip
 async def test_fields_of_addresses_are_escaped(broker: Broker, path: str) -> None:
     async with (
@@ -84,6 +84,10 @@ async def test_read_only_shows_no_forms_and_refuses_posts(broker: Broker) -> Non
             "/dead-letters/redrive",
             "/schedules/delete",
             "/schedules/pause",
+            "/quotas/set",
+            "/quotas/delete",
+            "/namespaces/set",
+            "/namespaces/delete",
             "/accounts/create",
             "/accounts/delete",
         ):
@@ -147,6 +151,7 @@ async def test_one_dead_broker_breaks_no_page(broker: Broker) -> None:
             for path, fields in (
                 ("/topics", {"name": "Alive"}), ("/topic", {"topic": "Alive"}), ("/groups", {}),
                 ("/group", {"group": "g"}), ("/charts", {}), ("/accounts", {}), ("/schedules", {}),
+                ("/namespaces", {}), ("/quotas", {}),
                 ("/messages", {"topic": "Alive", "newest": "5"}),
                 ("/offsets", {"group": "g", "topic": "Alive", "to": "end"}),
             ):  # fmt: skip

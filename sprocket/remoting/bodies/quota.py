@@ -1,8 +1,12 @@
 """Bodies of requests about quotas.  Not in RocketMQ."""
 
+from typing import Final
+
 import msgspec
 
 from sprocket.remoting.bodies.topic import DataVersion
+
+_BURST_MILLIS: Final = 1000
 
 
 class Quota(msgspec.Struct, rename="camel", frozen=True):
@@ -22,9 +26,19 @@ class Quota(msgspec.Struct, rename="camel", frozen=True):
     storage_bytes: int = 0
     drops_oldest: bool = False
     backlog_messages: int = 0
-    burst_millis: int = 1000
+    burst_millis: int = _BURST_MILLIS
     is_soft: bool = False
     is_cluster_wide: bool = False
+
+    def limits_text(self) -> str:
+        """Return what it limits, for people: ``messagesIn=5 clusterWide``."""
+        fields = msgspec.to_builtins(self)
+        amounts = [f"{key}={value}" for key, value in fields.items() if type(value) is int and key != "burstMillis"]
+        shown = [text for text in amounts if not text.endswith("=0")]
+        if self.burst_millis != _BURST_MILLIS:
+            shown.append(f"burstMillis={self.burst_millis}")
+        flags = (("dropsOldest", self.drops_oldest), ("clusterWide", self.is_cluster_wide))
+        return " ".join([*shown, *(text for text, is_on in flags if is_on)])
 
 
 class QuotaTableBody(msgspec.Struct, rename="camel"):
@@ -49,6 +63,11 @@ class QuotaUse(msgspec.Struct, rename="camel"):
     asked: float
     used_total: int
     exceeded_total: int
+
+    @property
+    def part(self) -> float:
+        """What part of the limit is asked for."""
+        return self.asked / self.limit if self.limit else 0.0
 
 
 class QuotaUsageBody(msgspec.Struct, rename="camel"):

@@ -16,7 +16,9 @@ from click.testing import CliRunner
 
 import sprocket
 from sprocket import Credentials, Message
+from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.errors import ClientError
+from sprocket.remoting.bodies.quota import Quota
 from sprocket_cli.mqadmin.main import main
 from tests.dashboard.rig import running
 from tests.sprocket_cli.programs import BROKER_FLAGS, await_masters, server
@@ -134,7 +136,11 @@ def test_an_application_sends_in_its_namespace_alone(tenants: dict[str, Admin], 
 
 
 async def test_an_administrator_sees_nothing_else_in_the_dashboard(tenants: dict[str, Admin], servers: Servers) -> None:
-    paths = ("/", "/topics", "/groups", "/accounts", "/dead-letters", "/messages", "/offsets", "/charts", "/send")
+    paths = ("/", "/topics", "/groups", "/accounts", "/dead-letters", "/messages", "/offsets", "/charts", "/send",
+             "/namespaces", "/quotas", "/schedules")  # fmt: skip
+    async with AdminClient([servers.namesrv], credentials=Credentials("root", "secret-of-root")) as root:
+        for name in (f"topic:{OWN}%*", f"namespace:{OWN}", f"namespace:{OTHER}", "topic:Shared", "tenant:shop"):
+            await root.set_quota(servers.broker, Quota(name, messages_in=1_000_000))
     async with running(servers.namesrv) as (_, visitor):
         assert (await visitor.log_in(f"{OWN}%admin", "secret-of-admin")).status == 303
         shown = {path: await visitor.get(path) for path in paths}
@@ -143,6 +149,12 @@ async def test_an_administrator_sees_nothing_else_in_the_dashboard(tenants: dict
             for hidden in (OTHER, "Shared"):
                 assert hidden not in page.html, (path, hidden)
         assert f"{OWN}%Paid" in shown["/topics"].html and f"{OWN}%readers" in shown["/groups"].html
+        assert OWN in shown["/namespaces"].html
+        assert f"topic:{OWN}%*" in shown["/quotas"].html and "tenant:shop<" not in shown["/quotas"].html
+        for path in ("/quotas/set", "/quotas/delete", "/namespaces/set", "/namespaces/delete"):
+            token = await visitor.token("/")
+            refused = await visitor.post(path, None, token=token, name=f"namespace:{OWN}", requests="1")
+            assert refused.status == 403, path
         for path in (f"/topic?topic={quote(f'{OTHER}%Paid')}", f"/group?group={quote(f'{OTHER}%readers')}"):
             assert (await visitor.get(path)).status in (403, 404), path
 
