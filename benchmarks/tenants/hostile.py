@@ -163,6 +163,7 @@ async def _until_told(work: Awaitable[None]) -> None:
 def main() -> None:
     """Run until the standard input ends, and print the counts."""
     address, kinds, cold = sys.argv[1], sys.argv[2].split(","), int(sys.argv[3])
+    print(flush=True)  # it begins
     flood = Flood(address, cold)
     asyncio.run(_until_told(flood.run(kinds)))
     print(json.dumps(flood.answers))

@@ -11,6 +11,8 @@ from sprocket.remoting.command import Request
 
 # Max deadlines of answered requests to keep before all entries are searched for them.
 _MAX_STALE: Final = 1024
+# Time of the loop for one call of the timer; what is due beyond that waits for the next call.
+_SLICE_S: Final = 0.001
 
 
 class Held(Protocol):
@@ -53,7 +55,7 @@ class Deadlines(Generic[H]):
             if deadline >= self._timer_at:
                 return
             self._timer.cancel()
-        self._set_timer(deadline)
+        self._set_timer(deadline, self._tick_s)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -66,20 +68,29 @@ class Deadlines(Generic[H]):
         self._entries = [entry for entry in self._entries if entry[2].request and entry[0] == entry[2].deadline]
         heapq.heapify(self._entries)
 
-    def _set_timer(self, at: float) -> None:
+    def _set_timer(self, at: float, least_s: float) -> None:
         self._timer_at = at
-        self._timer = self._call_later(max(self._tick_s, at - self._clock.monotonic()), self._on_timer)
+        self._timer = self._call_later(max(least_s, at - self._clock.monotonic()), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         now = self._clock.monotonic()
+        try:
+            while (held := self._due(now)) is not None:
+                self._expire(held)
+                if self._clock.monotonic() >= now + _SLICE_S:
+                    break
+        finally:
+            self.close()  # an answer may have set the timer for a later deadline
+            if self._entries:
+                at = self._entries[0][0]
+                self._set_timer(at, 0.0 if at <= now else self._tick_s)
+
+    def _due(self, now: float) -> H | None:
+        """Take the next request whose deadline was at `now` or before; None if there is none."""
         entries = self._entries
-        due = []
         while entries and (entries[0][0] <= now or entries[0][2].request is None):
             held = heapq.heappop(entries)[2]
             if held.request is not None:
-                due.append(held)
-        if entries:
-            self._set_timer(entries[0][0])
-        for held in due:
-            self._expire(held)
+                return held
+        return None

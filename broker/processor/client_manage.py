@@ -30,12 +30,14 @@ from sprocket.remoting.headers.client import (
 )
 from sprocket.remoting.message.topic_names import retry_topic
 from sprocket.remoting.refusals import Refusal
-from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Traffic
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps, Traffic
 
 logger = logging.getLogger(__name__)
 
 # `TopicSysFlag.FLAG_UNIT_SUB`
 _UNIT_SUB_FLAG = 0x2
+# Consumer groups of a heartbeat that are registered together: some 100 us each.
+_GROUPS_OF_A_STEP = 5
 _LANGUAGES = {key: language.name for language in LanguageCode for key in (language.name, str(int(language)))}
 
 
@@ -84,29 +86,33 @@ class ClientProcessor:
             ),
         ]  # fmt: skip
 
-    def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
-        """Register a client in its groups.  New groups and their retry topics are created."""
+    def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Steps:
+        """Register a client in its groups, some in each step.  New groups and their retry topics are created."""
         with self._quotas.work_of(request.channel):
-            return self._heartbeat(request)
-
-    def _heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Response:
-        data = read_heartbeat(request.body)
-        if not data.client_id:
-            raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
+            data = self._checked_heartbeat(request)
         member = self._member(request, data.client_id)
-        knows_fingerprints = data.heartbeat_fingerprint != 0
-        is_sub_change = not knows_fingerprints
-        groups = [one.group_name for one in data.consumer_data_set] + [one.group_name for one in data.producer_data_set]
-        for group in groups:
-            self._groups.namespaces.check_connection(group, request.channel.id, self._connected)
-        for consumer in data.consumer_data_set:
-            self._quotas.note(request.channel, consumer.group_name)
-            if self._register_consumer(member, consumer, data):
-                is_sub_change = True
+        is_sub_change = data.heartbeat_fingerprint == 0
+        for first in range(0, len(data.consumer_data_set), _GROUPS_OF_A_STEP):
+            if first:
+                yield
+            with self._quotas.work_of(request.channel):
+                for consumer in data.consumer_data_set[first : first + _GROUPS_OF_A_STEP]:
+                    self._quotas.note(request.channel, consumer.group_name)
+                    if self._register_consumer(member, consumer, data):
+                        is_sub_change = True
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, member)
         fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if is_sub_change else "false"}
         return Response(header=fields)
+
+    def _checked_heartbeat(self, request: Request[HeartbeatRequestHeader]) -> HeartbeatData:
+        data = read_heartbeat(request.body)
+        if not data.client_id:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
+        groups = [one.group_name for one in data.consumer_data_set] + [one.group_name for one in data.producer_data_set]
+        for group in groups:
+            self._groups.namespaces.check_connection(group, request.channel.id, self._connected)
+        return data
 
     def _connected(self, prefix: str) -> set[int]:
         return self._consumers.connected(prefix) | self._producers.connected(prefix)

@@ -11,7 +11,7 @@ from sprocket.common.clock import Clock
 
 # Part of the loop's time for each caller, and what one that was idle may have at once.
 SHARE: Final = 0.1
-BURST_S: Final = 0.1
+BURST_S: Final = 0.02
 MAX_CALLERS: Final = 4096
 
 

@@ -26,7 +26,7 @@ from sprocket.remoting.flow.long_answers import ENDED, LongAnswers
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.slow_reads import SlowReads
-from sprocket.remoting.flow.turn import SLOW_PART, Turn
+from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.frames import encode_response
 from sprocket.remoting.framing import Frame, FrameDecoder, Frames
 from sprocket.remoting.outgoing import Outgoing
@@ -38,7 +38,7 @@ from sprocket.remoting.tls.names import common_name
 logger = logging.getLogger(__name__)
 
 _channel_ids = count(1)
-# Requests that a batch handler gets at once; fewer if so many took much longer than a slice.
+# Requests that a batch handler gets at once; fewer if so many took much longer than a slice.  A slow peer has least.
 _MAX_RUN = 1024
 _MIN_RUN = 16
 # Frames that a guard checks at once.
@@ -91,7 +91,7 @@ class RemotingChannel(Outgoing):
         self._is_waiting = False  # whether the backlog waits for a turn, and the peer is not read meanwhile
         self._is_ended = False  # whether the peer has sent its last byte, and responses must still be written
         self._max_run = _MAX_RUN
-        self._long = LongAnswers(self._turn, self._reply_late, self._may_write)
+        self._long = LongAnswers(self._turn, self._reply_late, self._may_write, lambda: self._is_slow)
         self.partial_bytes = 0  # received bytes of an incomplete frame
         self._failed = False
         self._held: list[bytes] | None = None  # what arrived since `hold`
@@ -155,6 +155,7 @@ class RemotingChannel(Outgoing):
         decoder, counters = self._decoder, self._counters
         counters.received_bytes += len(data)
         frames = decoder.feed(data)
+        self._is_slow = self._is_slow and self._slow.was_on
         if not decoder.pending_bytes:
             self.partial_at = None
         elif frames or self.partial_at is None:
@@ -166,7 +167,7 @@ class RemotingChannel(Outgoing):
             if decoder.has_large_header:
                 frames = with_few_fields(decoder, frames, self)
             overload = self._table.overload
-            if len(data) >= LARGE_READ_BYTES and overload is not None and not self._slow.was_on:
+            if len(data) >= LARGE_READ_BYTES and overload is not None and not self._is_slow:
                 frames = self._shed(overload, frames, len(data))
             self._handle(frames)
         self._end_if_wrong()
@@ -195,11 +196,12 @@ class RemotingChannel(Outgoing):
         """Serve a peer that sends more than it may after some seconds; one in this process never waits."""
         if self._transport is not None and not self.is_closed and not self.is_trusted:
             self._transport.pause_reading()
+            self._is_slow = True
             self._slow.wait(seconds)
 
     def _read_on(self) -> None:
         if self._is_waiting and not self._slow and not self._long.is_full:
-            self._turn.share(self._go_on, is_slow=self._slow.was_on)
+            self._turn.share(self._go_on, is_slow=self._is_slow)
         is_held = self._held is not None or self._is_waiting or bool(self._slow)
         if self._transport is not None and self.stalled_at is None and not self.is_closed and not is_held:
             self._transport.resume_reading()
@@ -252,8 +254,8 @@ class RemotingChannel(Outgoing):
 
     def _handle(self, frames: Frames) -> None:
         """Serve those frames that wait, then `frames`, in a slice of this turn; the others wait for the next turn."""
-        if self._is_waiting:
-            self._backlog.extend(frames)
+        if self._is_waiting or self._is_slow:
+            self._leave(frames)  # a slow peer is only served in the part of a turn that all slow ones share
             return
         if self._backlog:
             frames = [*self._backlog, *frames]
@@ -261,8 +263,7 @@ class RemotingChannel(Outgoing):
         self._serve(frames, self._ends_at(frames))
 
     def _ends_at(self, frames: Frames) -> float:
-        slice_s = self._turn.slice_s * (SLOW_PART if self._slow.was_on else 1)
-        return self._turn.now() + slice_s if len(frames) > 1 else inf  # after one frame nothing is left
+        return self._turn.now() + self._turn.slice_s if len(frames) > 1 else inf  # after one frame nothing is left
 
     def serve_rest(self, frames: Frames, index: int) -> None:
         """Serve the frames of a usual read from `index` on."""
@@ -358,23 +359,24 @@ class RemotingChannel(Outgoing):
         if self._transport is not None:
             self._transport.pause_reading()
         if not self._long.is_full:
-            self._turn.share(self._go_on, is_slow=self._slow.was_on)
+            self._turn.share(self._go_on, is_slow=self._is_slow)
 
     def _go_on(self, ends_at: float) -> bool:
-        """Serve the backlog until monotonic `ends_at`; return whether some of it waits for another turn."""
+        """Serve the backlog until monotonic `ends_at`; what is left waits for another turn."""
         is_closing = self._transport is not None and self._transport.is_closing()
         if not self._is_waiting or self._held is not None or is_closing or self._slow:
             return False  # `_read_on` comes later
-        backlog, self._is_waiting = list(self._backlog), False
-        self._backlog.clear()
-        self._serve(backlog, ends_at)
+        waiting, self._backlog, self._is_waiting = self._backlog, deque(), False
+        count = min(len(waiting), _MIN_RUN) if self._is_slow else len(waiting)
+        self._serve([waiting.popleft() for _ in range(count)], ends_at)
+        if waiting and not self.is_closed:
+            self._leave(waiting)
         if self._is_waiting:
-            return not self._long.is_full
+            return False  # `_leave` has asked for another turn
         if self._decoder.pending_bytes:
             self.partial_at = self._loop.time()
-        if self._decoder.error is not None:
-            self._fail(self._decoder.error)
-        else:
+        self._end_if_wrong()
+        if self._decoder.error is None:
             self._read_on()
             self._close_at_end()
         return False
@@ -469,12 +471,10 @@ class RemotingChannel(Outgoing):
 
     def _reply_late(self, request: Request[Any], answer: Response | Exception | None) -> None:
         """Send a response that took more than one step."""
-        if isinstance(answer, Exception):
-            answer = self._refusal(request, answer)
         if answer is not None:
-            self.reply(request, answer)
+            self.reply(request, self._refusal(request, answer) if isinstance(answer, Exception) else answer)
         if self._is_waiting:
-            self._turn.share(self._go_on)
+            self._turn.share(self._go_on, is_slow=self._is_slow)
         self._close_at_end()
 
     def _refusal(self, request: Request[Any], error: Exception) -> Refusal:

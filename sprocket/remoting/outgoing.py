@@ -38,6 +38,7 @@ class Outgoing(Connection, asyncio.Protocol):
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._reading = self._flush_scheduled = False
+        self._is_slow = False  # whether all frames of the peer wait, because it sends more than it may
 
     def abort(self, reason: str) -> None:
         """Close at once and drop unsent output."""

@@ -38,6 +38,7 @@ cdef class Connection:
     cdef public object stalled_at
     cdef public bint is_closed
     cdef public bint _is_waiting
+    cdef public bint _is_slow
     cdef public bint _reading
     cdef public bint _flush_scheduled
     cdef public Py_ssize_t partial_bytes
@@ -112,7 +113,7 @@ cdef class Connection:
         """Return the frames of a usual read; None if it is not."""
         cdef ReadFrames frames
         table, decoder = self._table, self._decoder
-        if self._held is not None or self._is_waiting or self.partial_bytes or not PyBytes_CheckExact(data):
+        if self._held is not None or self._is_waiting or self._is_slow or self.partial_bytes or not PyBytes_CheckExact(data):
             return None
         if self._backlog or self._pending.waiting or self.stalled_at is not None or decoder.error is not None:
             return None

@@ -18,17 +18,19 @@ class LongAnswers:
     """Answers of one connection that take more than one step, made one after the other in slices of `turn`.
 
     `finish` gets each request with its response, None if there is none, or what its steps raised.
-    `may_go_on` tells whether the peer takes more.
+    `may_go_on` tells whether the peer takes more, `is_slow` whether they are made in the part of slow peers.
     """
 
-    __slots__ = ("_finish", "_may_go_on", "_turn", "_works", "is_full")
+    __slots__ = ("_finish", "_is_slow", "_may_go_on", "_turn", "_works", "is_full")
 
     def __init__(
         self,
         turn: Turn,
         finish: Callable[[Request[Any], Response | Exception | None], None],
         may_go_on: Callable[[], bool],
+        is_slow: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_slow = is_slow
         self._turn = turn
         self._finish = finish
         self._may_go_on = may_go_on
@@ -47,13 +49,13 @@ class LongAnswers:
             return response
         self._works.append((request, steps))
         self.is_full = len(self._works) >= MAX_LONG_ANSWERS
-        self._turn.share(self._go_on)
+        self._turn.share(self._go_on, is_slow=self._is_slow())
         return None
 
     def resume(self) -> None:
         """Continue: the peer takes more again."""
         if self._works:
-            self._turn.share(self._go_on)
+            self._turn.share(self._go_on, is_slow=self._is_slow())
 
     def _go_on(self, ends_at: float) -> bool:
         while self._works and self._may_go_on():

@@ -74,3 +74,23 @@ def test_closed_it_tells_nobody() -> None:
     rig.deadlines.close()
     rig.timers.advance(2)
     assert rig.expired == []
+
+
+def test_many_that_expire_together_share_the_loop_with_other_work() -> None:
+    rig = Rig()
+
+    def expire(one: One) -> None:
+        rig.clock.advance(0.0004)
+        rig._expire(one)
+        if len(rig.expired) == 1:
+            rig.hold(0.01)  # an answer may be held again
+
+    rig.deadlines = Deadlines[One](rig.clock, rig.timers.call_later, expire, 0.05)
+    for _ in range(7):
+        rig.hold(1)
+    calls = []
+    while len(rig.expired) < 8:
+        (timer,) = rig.timers.pending
+        rig.timers.advance(max(0.0, timer.at - rig.clock.monotonic()))
+        calls.append(len(rig.expired))
+    assert calls == [3, 6, 7, 8] and rig.timers.pending == []
