@@ -99,14 +99,16 @@ def test_tasks_run_and_their_results_are_kept(shop: Shop) -> None:
     added = shop.tasks.add.enqueue(2, b=3)
     mailed = asyncio.run(shop.tasks.mail.aenqueue("me"))
     failed = shop.tasks.fail_until.enqueue("/does/not/exist")
+    left = shop.tasks.leave.enqueue()
     with pytest.raises(ValueError, match="not finished"):
         _ = added.return_value
     with shop.worker():
-        shop.ended(added, mailed, failed)
+        shop.ended(added, mailed, failed, left)
     assert (added.return_value, mailed.return_value, added.attempts) == (5, "me", 1)
     assert sorted(shop.lines()) == ["add 2 3", "mail me 1"]
     assert failed.errors[0].exception_class is ValueError
     assert "the file is not there" in failed.errors[0].traceback
+    assert left.errors[0].exception_class is SystemExit
     assert shop.tasks.add.get_result(added.id).return_value == 5
 
 

@@ -48,14 +48,16 @@ def execute(backend: SprocketBackend, name: str, deliveries: int, worker_id: str
         task_started.send(type(backend), task_result=result)
         context = [TaskContext(task_result=result)] if result.task.takes_context else []
         value = normalize_json(result.task.call(*context, *result.args, **result.kwargs))
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, too, as the framework has it: a task cannot end its worker
         _end(backend, record, TaskResultStatus.FAILED, error=error)
     else:
         _end(backend, record, TaskResultStatus.SUCCESSFUL, value=value)
 
 
 def _end(
-    backend: SprocketBackend, record: TaskRecord, status: Any, *, value: Any = None, error: Exception | None = None
+    backend: SprocketBackend, record: TaskRecord, status: Any, *, value: Any = None, error: BaseException | None = None
 ) -> None:
     record.status, record.return_value, record.finished_at = status, value, timezone.now()
     if error is not None:

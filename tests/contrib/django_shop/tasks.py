@@ -38,6 +38,11 @@ def fail_until(path: str) -> str:
 
 
 @task()
+def leave() -> None:
+    raise SystemExit("left")
+
+
+@task()
 def slow(number: int, seconds: float) -> int:
     _note(f"begin {number}")
     time.sleep(seconds)

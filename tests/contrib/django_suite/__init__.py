@@ -1,0 +1,1 @@
+"""Django's own tests of task backends against the backend of Sprocket."""
