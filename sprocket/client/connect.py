@@ -43,6 +43,7 @@ from sprocket.client.typed.topic import Topic
 from sprocket.common.extras import missing_package
 from sprocket.remoting.bodies.schedule import CatchUp, ScheduleState
 from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.renewed_token import Fetch, RenewedToken
 from sprocket.remoting.tls.settings import TlsSettings
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ _SESSIONS: Final = PopSettings(pop_threshold_for_queue=sys.maxsize)
 def connect(
     namesrv: str | Sequence[str] = "",
     *,
-    credentials: Credentials | None = None,
+    credentials: Credentials | Fetch | None = None,
     tls: TlsSettings | None = None,
     client: ClientSettings | None = None,
     trace: TraceSettings | None = None,
@@ -65,7 +66,8 @@ def connect(
 
     With addresses of proxies, ``grpc://host:8081`` or ``grpc://a:8081;b:8081``, it speaks gRPC; see docs/client.md.
     Without `namesrv` the environment variable NAMESRV_ADDR has the address.  With `credentials` every request is
-    signed, with `tls` every connection is TLS.  `client` has all settings and stands instead of these.
+    signed, with `tls` every connection is TLS.  An async function as `credentials` returns a token (JWT); it is called
+    again before the token ends.  `client` has all settings and stands instead of these.
     With `trace` all producers and consumers record what they do, unless they are given another.
     With `namespace`, such as ``shop|orders``, all names of topics and groups are those in it, see docs/namespaces.md.
     Raises IllegalArgument.
@@ -74,6 +76,8 @@ def connect(
         raise IllegalArgument(
             "client and credentials, tls or namespace are both given; put all of them into ClientSettings"
         )
+    if callable(credentials):
+        credentials = RenewedToken(credentials)
     arguments.optional("credentials", credentials, Credentials)
     arguments.optional("tls", tls, TlsSettings)
     settings = settings_of(namesrv, client)

@@ -16,6 +16,7 @@ from sprocket.remoting.framing import JSON
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.in_process import Connect, InProcess, nowhere
 from sprocket.remoting.pending import ConnectionLost, RemotingTimeout
+from sprocket.remoting.renewed_token import RenewedToken
 from sprocket.remoting.routes import Route, RouteTable
 from sprocket.remoting.tls.watch import ClientTls
 
@@ -153,6 +154,8 @@ class RemotingClient:
         return None if channel is None or channel.is_closed else channel
 
     async def _connect(self, address: str) -> RemotingChannel:
+        if isinstance(self.credentials, RenewedToken):
+            await self.credentials.ready()
         connect = self._in_process(address)
         channel = await self._connect_by_socket(address) if connect is None else self._connect_here(address, connect)
         if self._introduce is not None:

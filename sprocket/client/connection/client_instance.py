@@ -53,6 +53,7 @@ from sprocket.remoting.headers.client import (
 )
 from sprocket.remoting.in_process import InProcess, nowhere
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
+from sprocket.remoting.renewed_token import RenewedToken
 from sprocket.remoting.routes import Route
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls
@@ -204,6 +205,8 @@ class ClientInstance:
         self.identity = await new_identity(self.clock, self.settings.instance_name)
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         self._is_open = True
+        if isinstance(self.settings.credentials, RenewedToken):
+            self.settings.credentials.join(self)
         self.keep(self._poll_routes())
         self.keep(self._send_heartbeats())
 
@@ -545,11 +548,17 @@ class ClientInstance:
             await self._heartbeat_due.wait(self.settings.heartbeat_broker_interval_s)
             await self.heartbeat_all()
 
+    def present_again(self) -> None:
+        """Present a new token at every connected broker: a connection ends with the last token seen there."""
+        self.spawn(self._send_heartbeat(self._heartbeat() or HeartbeatData(self.client_id)))
+
     async def heartbeat_all(self) -> None:
         """Send a heartbeat to every broker of the known routes; failed ones get the next heartbeat."""
         data = self._heartbeat()
-        if data is None:
-            return
+        if data is not None:
+            await self._send_heartbeat(data)
+
+    async def _send_heartbeat(self, data: HeartbeatData) -> None:
         body = dumps(self.names.heartbeat(data))
         await asyncio.gather(*(self._heartbeat_one(address, body) for address in self._heartbeat_addresses()))
 

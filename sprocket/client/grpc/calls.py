@@ -26,6 +26,7 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire import metadata as names
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.credentials import Credentials, TokenCredentials
+from sprocket.remoting.renewed_token import RenewedToken
 from sprocket.remoting.tls.settings import TlsSettings
 
 _SERVICE: Final = wire.DESCRIPTOR.services_by_name["MessagingService"]
@@ -177,6 +178,7 @@ class Calls:
 
         Raises ConnectFailed, ConnectionLost, RemotingTimeout.
         """
+        await self.ready()
         address = self.address
         try:
             return await self._method("unary_unary", name)(request, metadata=self._metadata(), timeout=timeout_s)
@@ -185,6 +187,7 @@ class Calls:
 
     async def stream(self, name: str, request: Any, timeout_s: float) -> AsyncIterator[Any]:
         """Yield the parts of an answer.  Raises as `call`."""
+        await self.ready()
         address = self.address
         try:
             found = self._method("unary_stream", name)(request, metadata=self._metadata(), timeout=timeout_s)
@@ -193,8 +196,13 @@ class Calls:
         except grpc.RpcError as error:
             raise self._failed(error, address, timeout_s) from None
 
+    async def ready(self) -> None:
+        """Wait until there is a token, if an async function fetches it.  Raises ClientError."""
+        if isinstance(self._credentials, RenewedToken):
+            await self._credentials.ready()
+
     def telemetry(self) -> Any:
-        """Return a new telemetry stream."""
+        """Return a new telemetry stream, once `ready`."""
         return self._method("stream_stream", "Telemetry")(metadata=self._metadata())
 
     def _failed(self, error: grpc.RpcError, address: str, timeout_s: float) -> ClientError:

@@ -131,6 +131,10 @@ class GrpcInstance(ClientInstance):
 
     # In place of brokers
 
+    def present_again(self) -> None:
+        """Present a new token, as each call does."""
+        self.spawn(self.heartbeat_all())
+
     async def heartbeat_all(self) -> None:
         """Send a heartbeat to the proxy; a failed one gets the next heartbeat."""
         await self.session.ready(self.settings.api_timeout_s)

@@ -103,6 +103,7 @@ class Session:
 
         Raises ClientError if the proxy refuses the settings.
         """
+        await self._calls.ready()
         stream = self._calls.telemetry()
         moving = asyncio.ensure_future(self._moved.wait())
         reading: asyncio.Future[Any] | None = None

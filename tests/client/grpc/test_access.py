@@ -82,6 +82,19 @@ async def test_a_token_is_presented_with_each_call_and_can_be_renewed(
         await mq.producer().send(Message(topic, b"second"))
 
 
+async def test_a_token_is_fetched_by_an_async_function(guarded: Rig, topic: str, tmp_path: Path) -> None:
+    tls, fetched = TlsSettings.for_client(trust=tmp_path / "ca.pem"), list[str]()
+
+    async def fetch() -> str:
+        fetched.append(token(key("ES256"), SystemClock().wall_ms() // 1000, user="root"))
+        return fetched[-1]
+
+    async with sprocket.connect(f"grpc://127.0.0.1:{guarded.port}", credentials=fetch, tls=tls) as mq:
+        await mq.producer().send(Message(topic, b"first"))
+        await mq.producer().send(Message(topic, b"second"))
+    assert len(fetched) == 1
+
+
 async def test_wrong_secret_and_plain_text_are_refused(guarded: Rig, topic: str, tmp_path: Path) -> None:
     tls = TlsSettings.for_client(trust=tmp_path / "ca.pem")
     address = f"grpc://127.0.0.1:{guarded.port}"

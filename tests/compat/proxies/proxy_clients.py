@@ -72,9 +72,20 @@ def java_classpath() -> str:
     return f"{target / 'classes'}:{target / 'lib'}/*"
 
 
-def run_java(endpoints: str, run: str, scenarios: Sequence[str], home: Path, *, tls: bool) -> dict[str, Outcome]:
+def run_java(
+    endpoints: str,
+    run: str,
+    scenarios: Sequence[str],
+    home: Path,
+    *,
+    tls: bool,
+    account: tuple[str, str] | None = None,
+) -> dict[str, Outcome]:
     """Raises maven.JavaMissingError."""
-    command = [*maven.short_java(), "-Xmx256m", f"-Duser.home={home}", "-cp", java_classpath(), "compat.grpc.Main"]
+    command = [*maven.short_java(), "-Xmx256m", f"-Duser.home={home}"]
+    if account is not None:
+        command += [f"-Dcompat.accessKey={account[0]}", f"-Dcompat.secretKey={account[1]}"]
+    command += ["-cp", java_classpath(), "compat.grpc.Main"]
     return _run([*command, endpoints, str(tls).lower(), run, *scenarios], home)
 
 
