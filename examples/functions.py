@@ -53,7 +53,7 @@ async def main(namesrv: str) -> None:
                     invoice = await anext(invoices)
                     print(f"{invoice.customer} owes {invoice.total}")
                 await host.close()
-                print(f"dead letters: {host.counts.dead_letters}")
+                print(f"dead letters: {host.counts['dead_letters']}")
 
 
 logging.getLogger("sprocket.functions").setLevel(logging.CRITICAL)  # the failure of an order is expected here

@@ -5,8 +5,8 @@
 
 from sprocket.functions.context import Context, State
 from sprocket.functions.declaration import Function, Retries, function
+from sprocket.functions.deployments import create_topics
 from sprocket.functions.host import FunctionHost
-from sprocket.functions.topics import create_topics
 from sprocket.functions.windows import Tumbling, Window
 
 __all__ = ["Context", "Function", "FunctionHost", "Retries", "State", "Tumbling", "Window", "create_topics", "function"]

@@ -1,6 +1,6 @@
 """What a handler gets beside its input: the state by key, the window, and sends that count when the input does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from sprocket.client.errors import IllegalArgument
@@ -74,7 +74,7 @@ class Context(Generic[S]):
 
     def __init__(
         self, function: Function, draft: Draft, topic: str, key: str, time_ms: int, watermark_ms: int,
-        window: Window | None, message: ReceivedMessage | None, next_output_id: Callable[[], str],
+        window: Window | None, message: ReceivedMessage | None,
     ) -> None:  # fmt: skip
         self.topic = topic
         self.key = key
@@ -84,7 +84,6 @@ class Context(Generic[S]):
         self.message = message
         self.state: State[S] = State(draft, function.state, window)
         self._draft = draft
-        self._next_output_id = next_output_id
 
     def send(
         self, topic: str, value: Any, *, key: str = "", tags: str = "", properties: Mapping[str, str] | None = None
@@ -94,6 +93,6 @@ class Context(Generic[S]):
         Values are encoded by their type, as those of typed topics.  Raises ValueError above the limits of one input.
         """
         body: bytes = serializer_of(type(value)).encode(value)
-        output = Output(topic, body, self._next_output_id(), key, tags, dict(properties or {}))
+        output = Output(topic, body, "", key, tags, dict(properties or {}))
         message_of(output)  # checks it
         self._draft.send(output)

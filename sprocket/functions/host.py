@@ -192,7 +192,7 @@ class _Running:
             try:
                 await runner.run()
             except (Fenced, SprocketError, ExceptionGroup) as error:
-                counts.reloads += 1
+                counts["reloads"] += 1
                 counts.last_error = str(error)[:300]
                 logger.warning("event=partition_loaded_again partition=%s reason=%r", name, str(error))
             except Exception as error:

@@ -117,7 +117,7 @@ class Instance:
 
     def counts(self) -> dict[str, int]:
         """Return the sums of all functions by name."""
-        return {name: sum(getattr(host.counts, name) for host in self._hosts) for name in COUNTERS}
+        return {name: sum(host.counts[name] for host in self._hosts) for name in COUNTERS}
 
     def exported_metrics(self) -> list[Metric]:
         """The metrics of the functions, by group."""
@@ -128,10 +128,11 @@ class Instance:
 
             return Metric(f"sprocket_function_{name}", kind, says, read, ("consumer_group",))
 
-        return [
-            metric("partitions", Kind.GAUGE, "Partitions that this instance runs.", attrgetter("partitions")),
-            *(metric(name, Kind.COUNTER, says, attrgetter(f"counts.{name}")) for name, says in COUNTERS.items()),
-        ]
+        def counter(name: str, says: str) -> Metric:
+            return metric(name, Kind.COUNTER, says, lambda host: host.counts[name])
+
+        partitions = metric("partitions", Kind.GAUGE, "Partitions that this instance runs.", attrgetter("partitions"))
+        return [partitions, *(counter(name, says) for name, says in COUNTERS.items())]
 
 
 async def end_when_blocked(limit_s: int) -> None:

@@ -6,7 +6,7 @@ Pure: `PartitionRunner` reads and writes.  After a failed commit the partition i
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
-from sprocket.functions.records import Commit, Content, Entry, Output, commit_of
+from sprocket.functions.records import FORMAT, Commit, Content, Entry, Output
 
 # What one input may put, delete and send, and what is gathered before a commit.  A batch has the changes twice, and
 # must fit into maxMessageSize (4 MiB).
@@ -159,7 +159,7 @@ class Partition:
         """Return all that is not in the changelog; `unsent` must have been sent.  Then call `committed`."""
         changes = [self.entries[key] for key in sorted(self._changed) if key in self.entries]
         deleted = [key for key in sorted(self._changed) if key not in self.entries]
-        return commit_of(self.positions, self.watermark_ms, changes, deleted, self._outputs)
+        return Commit(FORMAT, dict(self.positions), self.watermark_ms, changes, deleted, self._outputs)
 
     def committed(self, commit: Commit, records: int, now_ms: int) -> None:
         """Note that the changelog has `commit`, as `records` records."""

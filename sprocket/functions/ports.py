@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
+
+from msgspec.structs import replace
 
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
@@ -15,8 +16,7 @@ from sprocket.client.errors import ClientError, IllegalArgument
 from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.producer import Producer
 from sprocket.client.pull.pull import Puller, PullResult, PullSettings, PullStatus
-from sprocket.client.rebalance.offset_store import RemoteBrokerOffsetStore
-from sprocket.client.rebalance.start_offset import ConsumeFrom, StartOffset, end_of
+from sprocket.client.rebalance.start_offset import ConsumeFrom, at_time, end_of
 from sprocket.client.send_result import SendStatus, queue_name
 from sprocket.common.errors import SprocketError
 from sprocket.functions.records import Output, message_of, read_record
@@ -54,20 +54,19 @@ class QueueReader:
 
     async def at_time(self, time_ms: int) -> int:
         """Return the offset of the first message that was stored then or later.  Raises ClientError."""
-        when = datetime.fromtimestamp(time_ms / 1000, UTC)
-        store = RemoteBrokerOffsetStore(self._instance, self._group)
-        return await StartOffset(self._instance, store, when).at_time(self.queue, when)
+        return await at_time(self._instance, self.queue, time_ms)
 
-    async def pull(self, offset: int) -> PullResult:
-        """Return what the broker has from `offset` on; it waits for the first message.  Raises ClientError."""
+    async def pull(self, offset: int, *, count: int = 0, waits: bool = True) -> PullResult:
+        """Return up to `count` messages (0: as many as usual) from `offset` on; it waits for the first one.
+
+        Raises ClientError.
+        """
+        subscription, loop = self._subscription, asyncio.get_running_loop()
         try:
-            waiter: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()
-            if not self._puller.start(waiter, self._subscription, offset, None):
+            waiter: asyncio.Future[ReceivedResponse] = loop.create_future()
+            while not self._puller.start(waiter, subscription, offset, None, count=count, waits=waits):
                 await self._puller.connect()
-                waiter = asyncio.get_running_loop().create_future()
-                if not self._puller.start(waiter, self._subscription, offset, None):
-                    raise ClientError(f"broker {self.queue.broker_name} closed the connection")
-            return self._puller.result(await waiter, self._subscription, offset)
+            return self._puller.result(await waiter, subscription, offset)
         except SprocketError:
             self._puller.failed()
             self._instance.request_refresh(self.queue.topic)
@@ -185,17 +184,14 @@ class BrokerOutlets:
         self._now_ms = now_ms
         self._turn = 0
 
-    async def placed(self, output: Output) -> Output:
+    async def placed(self, output: Output, unique_key: str) -> Output:
         """Raises TopicNotFound, TopicNotWritable, NameServerUnreachable."""
         queues = await self._producer.queues(output.topic)
         self._turn += 1
         # As `by_sharding_key`: the queue that a producer would choose.
         number = abs(java_hash_code(output.key)) if output.key else self._turn
         queue = queues[number % len(queues)]
-        return Output(
-            output.topic, output.body, output.unique_key, output.key, output.tags, output.properties,
-            queue.broker_name, queue.queue_id,
-        )  # fmt: skip
+        return replace(output, unique_key=unique_key, broker_name=queue.broker_name, queue_id=queue.queue_id)
 
     async def send(self, outputs: Sequence[Output], committed_ms: int) -> None:
         """Raises IllegalMessage."""
@@ -247,7 +243,8 @@ class BrokerOutlets:
             result = await self._producer.send_batch(batch, queue=queue)
         else:
             topic, queue_id, offset = first.copied
-            found = await self._new_reader(MessageQueue(topic, queue.broker_name, queue_id)).pull(offset)
+            reader = self._new_reader(MessageQueue(topic, queue.broker_name, queue_id))
+            found = await reader.pull(offset, count=1, waits=False)
             if not found.messages and found.status is not PullStatus.OFFSET_ILLEGAL:
                 raise ClientError(f"the input of a dead letter was not read: {topic} queue {queue_id} offset {offset}")
             if not found.messages or found.messages[0].queue_offset != offset:

@@ -5,7 +5,6 @@ all outputs; then one record for each changed key.  The first record alone is th
 compaction keep the last value of each key.  Bodies are MessagePack.
 """
 
-from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -19,7 +18,7 @@ from sprocket.remoting.message.topic_names import dlq_topic
 
 COMMIT: Final = "commit"
 _STATE_PREFIX: Final = "state."
-_FORMAT: Final = 1
+FORMAT: Final = 1
 
 
 class Output(msgspec.Struct, array_like=True, frozen=True):
@@ -72,17 +71,6 @@ _entry_decoder = msgspec.msgpack.Decoder(Entry)
 _encoder = msgspec.msgpack.Encoder()
 
 
-def commit_of(
-    positions: dict[str, int],
-    watermark_ms: int,
-    changes: Iterable[Entry],
-    deleted: Iterable[str],
-    outputs: Iterable[Output],
-) -> Commit:
-    """Return a commit in the format of now."""
-    return Commit(_FORMAT, dict(positions), watermark_ms, list(changes), list(deleted), list(outputs))
-
-
 def messages_of(changelog: str, commit: Commit) -> list[Message]:
     """Return the batch of a commit."""
     batch = [Message(changelog, _encoder.encode(commit), keys=COMMIT)]
@@ -118,9 +106,9 @@ def read_record(key: str, body: bytes) -> Content:
     try:
         if key == COMMIT:
             commit = _commit_decoder.decode(body)
-            if commit.version != _FORMAT:
+            if commit.version != FORMAT:
                 raise ProtocolError(
-                    "changelog", f"a changelog has format {commit.version}, this version reads {_FORMAT}"
+                    "changelog", f"a changelog has format {commit.version}, this version reads {FORMAT}"
                 )
             return commit
         return _entry_decoder.decode(body) if body else Deletion(unquote(key.removeprefix(_STATE_PREFIX)))

@@ -14,8 +14,9 @@ So nothing depends on a lock, a clock, or on a handler that does the same twice.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol
 
 from sprocket.client.connection.backoff import Backoff
@@ -79,8 +80,8 @@ class Inputs(Protocol):
 class Outlets(Protocol):
     """Where a partition sends to."""
 
-    async def placed(self, output: Output) -> Output:
-        """Return `output` with its queue."""
+    async def placed(self, output: Output, unique_key: str) -> Output:
+        """Return `output` with its queue and key."""
         ...
 
     async def send(self, outputs: Sequence[Output], committed_ms: int) -> None:
@@ -88,23 +89,10 @@ class Outlets(Protocol):
         ...
 
 
-@dataclass
-class Counts:
-    """What the partitions of a function have done in this process; `COUNTERS` says what each number is."""
-
-    inputs: int = 0
-    outputs: int = 0
-    commits: int = 0
-    failures: int = 0
-    dead_letters: int = 0
-    late_inputs: int = 0
-    reloads: int = 0
-    last_error: str = ""
-
-
+# What a process counts for each function; names are those of metrics.
 COUNTERS = {
     "inputs": "Inputs that were handled.",
-    "outputs": "Outputs that were sent.",
+    "outputs": "Outputs and dead letters that were sent.",
     "commits": "Commits to the changelog.",
     "failures": "Tries of handlers that raised an error.",
     "dead_letters": "Inputs that became dead letters.",
@@ -113,19 +101,21 @@ COUNTERS = {
 }
 
 
+class Counts(dict[str, int]):
+    """What the partitions of a function have done in this process, by the names of `COUNTERS`."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COUNTERS, 0))
+        self.last_error = ""
+
+
 class PartitionRunner:
     """One partition, from its load until `stop`."""
 
     def __init__(
-        self,
-        function: Function,
-        place: str,
-        changelog: Changelog,
-        inputs: Inputs,
-        outlets: Outlets,
-        counts: Counts,
+        self, function: Function, place: str, changelog: Changelog, inputs: Inputs, outlets: Outlets, counts: Counts,
         clock: Clock,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`place` names the partition in ids of outputs: broker and queue."""
         self._function = function
         self._place = place
@@ -147,7 +137,7 @@ class PartitionRunner:
         await self._load()
         await self._outlets.send(partition.unsent, partition.committed_ms)
         partition.begin(await self._inputs.start(partition.positions))
-        await self._expire_due(_OutputIds(f"{self._function.group}/{self._place}/{partition.end}"))
+        await self._expire_due(self._ids(f"load/{partition.end}"))
         while not self._is_stopping:
             taken = await self._inputs.take(_MAX_INPUTS, _IDLE_S)
             try:
@@ -173,58 +163,60 @@ class PartitionRunner:
         batch = messages_of(self._function.changelog, commit)
         await self._changelog.append(batch, partition.end)
         partition.committed(commit, len(batch), self._clock.wall_ms())
-        self._counts.commits += 1
+        self._counts["commits"] += 1
         await self._outlets.send(partition.unsent, partition.committed_ms)
-        self._counts.outputs += len(partition.unsent)
+        self._counts["outputs"] += len(partition.unsent)
+
+    def _ids(self, cause: str) -> Iterator[str]:
+        """Return ids of outputs that no other cause has."""
+        return (f"{self._function.group}/{self._place}/{cause}/{number}" for number in count(1))
 
     # Inputs
 
     async def _handle(self, message: ReceivedMessage) -> None:
         function, partition, topic = self._function, self.partition, message.topic
         time_ms = message.born_timestamp_ms
-        ids = _OutputIds(f"{function.group}/{topic}/{self._place}/{message.queue_offset}")
+        ids = self._ids(f"{topic}/{message.queue_offset}")
         try:
             value = function.inputs[topic].decode(message.body)
             if function.time is not None:
-                time_ms = function.time(value)
+                time_ms = int(function.time(value))
         except Exception as error:
             time_ms = 0
             self._give_up(message, f"the input cannot be read: {error!r}"[:_MAX_REASON_CHARS], ids)
         else:
             window = None if function.window is None else function.window.at(time_ms)
             if window is not None and window.closes_at_ms <= partition.watermark_ms:
-                self._counts.late_inputs += 1
+                self._counts["late_inputs"] += 1
             else:
                 key = message.sharding_key or next(iter(message.keys), "")
 
                 def context(draft: Draft) -> Context[Any]:
-                    return Context(
-                        function, draft, topic, key, time_ms, partition.watermark_ms, window, message, ids.next
-                    )
+                    return Context(function, draft, topic, key, time_ms, partition.watermark_ms, window, message)
 
                 reason = await self._tries(function.handler, (value,), context, ids)
                 if reason is not None:
                     self._give_up(message, reason, ids)
         partition.advance(topic, message.queue_offset + 1, time_ms)
-        self._counts.inputs += 1
+        self._counts["inputs"] += 1
         await self._expire_due(ids)
         if partition.is_full:
             await self._commit()
 
-    async def _expire_due(self, ids: "_OutputIds") -> None:
+    async def _expire_due(self, ids: Iterator[str]) -> None:
         """Expire what is due.  A crash between two of its commits leaves the rest due."""
         for entry in self.partition.expired():
             await self._expire(entry, ids)
             if self.partition.is_full:
                 await self._commit()
 
-    async def _expire(self, entry: Entry, ids: "_OutputIds") -> None:
+    async def _expire(self, entry: Entry, ids: Iterator[str]) -> None:
         function, partition = self._function, self.partition
         window, key = unscoped(function, entry.key)
         time_ms = partition.watermark_ms if entry.expires_ms is None else entry.expires_ms
 
         def context(draft: Draft) -> Context[Any]:
-            return Context(function, draft, "", key, time_ms, partition.watermark_ms, window, None, ids.next)
+            return Context(function, draft, "", key, time_ms, partition.watermark_ms, window, None)
 
         if function.expiry is not None and function.state is not None:
             value = function.state.decode(entry.value)
@@ -237,14 +229,13 @@ class PartitionRunner:
         partition.take(draft)
 
     async def _tries(
-        self, handler: Any, given: tuple[Any, ...], context: Any, ids: "_OutputIds", expiring: Entry | None = None
+        self, handler: Any, given: tuple[Any, ...], context: Any, ids: Iterator[str], expiring: Entry | None = None
     ) -> str | None:
         """Call a handler until it returns; return None, or the reason after the last try."""
         function, retries = self._function, self._function.retries
         backoff = Backoff(retries.pause_s, max(retries.pause_s, _MAX_PAUSE_S))
         for attempt in range(retries.times + 1):
             draft = self.partition.draft()
-            ids.again()
             ctx = context(draft)
             try:
                 async with asyncio.timeout(retries.timeout_s):
@@ -256,7 +247,7 @@ class PartitionRunner:
                 if expiring is not None and draft.get(expiring.key) == expiring:
                     draft.delete(expiring.key)
             except Exception as error:
-                self._counts.failures += 1
+                self._counts["failures"] += 1
                 self._counts.last_error = reason = repr(error)[:_MAX_REASON_CHARS]
                 logger.warning(
                     "event=function_failed group=%s function=%s try=%d reason=%r", function.group, function.name,
@@ -268,41 +259,17 @@ class PartitionRunner:
                     raise _Stopped from None
                 await backoff.pause()
             else:
-                draft.outputs = [await self._outlets.placed(output) for output in draft.outputs]
+                draft.outputs = [await self._outlets.placed(output, next(ids)) for output in draft.outputs]
                 self.partition.take(draft)
-                ids.keep()
                 return None
         raise AssertionError("a try returns or raises")
 
-    def _give_up(self, message: ReceivedMessage, reason: str, ids: "_OutputIds") -> None:
+    def _give_up(self, message: ReceivedMessage, reason: str, ids: Iterator[str]) -> None:
         draft = self.partition.draft()
-        ids.again()
-        draft.send(dead_letter_of(self._function.group, message, reason, ids.next()))
-        ids.keep()
+        draft.send(dead_letter_of(self._function.group, message, reason, next(ids)))
         self.partition.take(draft)
-        self._counts.dead_letters += 1
+        self._counts["dead_letters"] += 1
         logger.error(
             "event=function_dead_letter group=%s topic=%s queue=%s offset=%d reason=%r", self._function.group,
             message.topic, self._place, message.queue_offset, reason,
         )  # fmt: skip
-
-
-class _OutputIds:
-    """Ids of the outputs of one input: the same ones each time it is handled."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._kept = self._number = 0
-
-    def again(self) -> None:
-        """Begin a try."""
-        self._number = self._kept
-
-    def keep(self) -> None:
-        """Keep the ids of the try: those of the next handler follow."""
-        self._kept = self._number
-
-    def next(self) -> str:
-        """Return the id of the next output."""
-        self._number += 1
-        return f"{self._prefix}/{self._number}"

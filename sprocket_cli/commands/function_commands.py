@@ -96,9 +96,8 @@ def deploy(source: Path, name: str | None, key: Path | None, namesrv: str | None
     """
     import msgspec
 
-    from sprocket.functions.deployments import Deployment, Version, described, sign
+    from sprocket.functions.deployments import Deployment, Version, create_topics, described, sign
     from sprocket.functions.package import digest, pack, read_key
-    from sprocket.functions.topics import create_topics
 
     name_servers(namesrv)
     with _usage():

@@ -1,7 +1,6 @@
 """Deployments in the cluster: versions, code, signatures, reports."""
 
 import asyncio
-from dataclasses import dataclass
 
 import msgspec
 import pytest
@@ -19,10 +18,10 @@ from sprocket.functions.deployments import (
     Version,
     code_key,
     create_registry,
+    create_topics,
     sign,
 )
 from sprocket.functions.package import digest
-from sprocket.functions.topics import create_topics
 from sprocket.testing import Broker
 from tests.waiting import until
 
@@ -96,16 +95,8 @@ async def test_code_is_what_was_deployed_and_goes_with_its_version(functions_bro
             assert (list(codes), list(statuses)) == ([], ["other/here/0"])
 
 
-@dataclass
-class Reading:
-    """A function's topics."""
-
-    inputs: list[str]
-    group: str
-
-    @property
-    def changelog(self) -> str:
-        return f"{self.group}-changelog"
+def reading(topic: str, group: str) -> Described:
+    return Described("f", group, [topic], None, f"{group}-changelog")
 
 
 async def test_topics_of_a_function_grow_with_its_inputs_and_others_are_not_touched(functions_broker: Broker) -> None:
@@ -115,16 +106,16 @@ async def test_topics_of_a_function_grow_with_its_inputs_and_others_are_not_touc
         for queues in (2, 2, 5):
             functions_broker.create_topic("Grown", queues)
             await until_queues(mq, "Grown", queues)
-            await create_topics(admin, [Reading(["Grown"], "grown")])
+            await create_topics(admin, [reading("Grown", "grown")])
             made = await admin.topic_config(address, "grown-changelog")
             assert made is not None and made.read_queue_nums == queues
             assert made.attributes["cleanup.policy"] == "COMPACTION"
         assert await admin.topic_config(address, "%DLQ%grown") is not None
         functions_broker.create_topic("plain-changelog", 1)
         with pytest.raises(AdminError, match="not compacted"):
-            await create_topics(admin, [Reading(["Grown"], "plain")])
+            await create_topics(admin, [reading("Grown", "plain")])
         with pytest.raises(AdminError, match="Absent"):
-            await create_topics(admin, [Reading(["Absent"], "absent")])
+            await create_topics(admin, [reading("Absent", "absent")])
 
 
 async def until_queues(mq: sprocket.Connection, topic: str, queues: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from sprocket import Message, MessageQueue, ReceivedMessage
 from sprocket.functions import Context, Function, Retries, function
@@ -94,8 +95,8 @@ class Ports:
             self.stop()
         return taken
 
-    async def placed(self, output: Output) -> Output:
-        return output
+    async def placed(self, output: Output, unique_key: str) -> Output:
+        return replace(output, unique_key=unique_key)
 
     async def send(self, outputs: Sequence[Output], committed_ms: int) -> None:
         for output in outputs:

@@ -14,9 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from sprocket.testing import Broker
+from sprocket_cli.main import main as sprocket
+from sprocket_cli.mqadmin.main import main as mqadmin
 
 _GUARDED = {
     "authenticationEnabled": "true",
@@ -55,17 +59,25 @@ class Shell:
         self.folder = folder
         (folder / account / "conf").mkdir(parents=True)
         (folder / account / "conf" / "tools.yml").write_text(f"accessKey: {account}\nsecretKey: secret of {account}\n")
-        self.environment = os.environ | {
-            "ROCKETMQ_HOME": str(folder / account), "NAMESRV_ADDR": namesrv, "JAVA_OPT": _TLS,
-        }  # fmt: skip
+        own = {"ROCKETMQ_HOME": str(folder / account), "NAMESRV_ADDR": namesrv, "JAVA_OPT": _TLS}
+        self.environment = dict(os.environ) | own
 
-    def command(self, *arguments: str, program: str = "sprocket") -> list[str]:
-        return [str(Path(sys.executable).with_name(program)), *arguments]
+    def command(self, *arguments: str) -> list[str]:
+        """A command in a process of its own."""
+        return [str(Path(sys.executable).with_name("sprocket")), *arguments]
 
-    def __call__(self, *arguments: str, program: str = "sprocket", fails: bool = False) -> str:
+    def __call__(self, *arguments: str, program: click.Command = sprocket, fails: bool = False) -> str:
+        """Run a command in this process; return what it prints."""
+        done = CliRunner().invoke(program, arguments, env=self.environment)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert (done.exit_code != 0) == fails, done.output
+        return done.output
+
+    def deploy(self, *arguments: str, fails: bool = False) -> str:
+        """Deploy `billing.py`, whose import stays in that process."""
         done = subprocess.run(
-            self.command(*arguments, program=program), env=self.environment, cwd=self.folder, capture_output=True,
-            text=True, timeout=60, check=False,
+            self.command("function", "deploy", "billing.py", *arguments), env=self.environment, cwd=self.folder,
+            capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -79,6 +91,7 @@ class Shell:
         deadline = time.monotonic() + 60
         while not condition(found := self.reports()):
             assert time.monotonic() < deadline, found
+            time.sleep(0.2)
         return found
 
 
@@ -87,20 +100,20 @@ def root(tmp_path: Path) -> Iterator[Shell]:
     with Broker(tmp_path / "broker", properties=_GUARDED) as broker:
         shell = Shell(tmp_path, broker.namesrv, "root")
         for topic in ("Orders", "Invoices"):
-            shell("updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "1", "-w", "1", program="mqadmin")
-        shell("createUser", "-c", "DefaultCluster", "-u", "runner", "-p", "secret of runner", program="mqadmin")
+            shell("updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "1", "-w", "1", program=mqadmin)
+        shell("createUser", "-c", "DefaultCluster", "-u", "runner", "-p", "secret of runner", program=mqadmin)
         for resource, actions in _RIGHTS:
             said = ("-s", "User:runner", "-r", resource, "-a", actions, "-d", "Allow")
-            shell("createAcl", "-c", "DefaultCluster", *said, program="mqadmin")
+            shell("createAcl", "-c", "DefaultCluster", *said, program=mqadmin)
         yield shell
 
 
 def test_an_account_without_rights_is_refused_at_once(root: Shell) -> None:
-    root("createUser", "-c", "DefaultCluster", "-u", "nobody", "-p", "secret of nobody", program="mqadmin")
+    root("createUser", "-c", "DefaultCluster", "-u", "nobody", "-p", "secret of nobody", program=mqadmin)
     nobody = Shell(root.folder, root.environment["NAMESRV_ADDR"], "nobody")
     (root.folder / "billing.py").write_text(CODE % ("", "v1:"))
-    assert "no permission" in nobody("function", "deploy", "billing.py", fails=True)
-    root("function", "deploy", "billing.py")
+    assert "no permission" in nobody.deploy(fails=True)
+    root.deploy()
     assert "no permission" in nobody("function", "list", fails=True)
     assert "no permission" in nobody("function", "run", "--trust-cluster", fails=True)
 
@@ -129,9 +142,8 @@ def states(reports: list[dict[str, Any]]) -> list[tuple[int, int, str]]:
 def test_a_deployment_from_its_first_version_to_its_end(root: Shell) -> None:
     source, key = root.folder / "billing.py", root.folder / "key"
     key.write_text("a key that is long enough")
-    deploy = ("function", "deploy", str(source), "--key", "key")
     source.write_text(CODE % ("", "v1:"))
-    assert "version 1: bill" in root(*deploy, "--instances", "2", "--memory-mb", "900", "--cpus", "1")
+    assert "version 1: bill" in root.deploy("--key", "key", "--instances", "2", "--memory-mb", "900", "--cpus", "1")
     with machine(root) as process:
         root.wait(lambda found: states(found) == [(-1, 1, "running"), (0, 1, "running"), (1, 1, "running")])
         root("send", "Orders", "3")
@@ -144,7 +156,7 @@ def test_a_deployment_from_its_first_version_to_its_end(root: Shell) -> None:
 
         # A version that does not start here leaves the one before in work.
         source.write_text(CODE % ("assert 'BROKEN' not in os.environ", "v2:"))
-        assert "version 2" in root(*deploy)
+        assert "version 2" in root.deploy("--key", "key")
         found = root.wait(lambda found: found[0]["state"] == "failed" and len(found) == 3)
         assert "version 2 does not start" in found[0]["error"] and "AssertionError" in found[0]["error"]
         assert states(found[1:]) == [(0, 1, "running"), (1, 1, "running")]
@@ -152,12 +164,12 @@ def test_a_deployment_from_its_first_version_to_its_end(root: Shell) -> None:
 
         # Code without the signature is not run.
         source.write_text(CODE % ("", "v3:"))
-        root(*deploy[:3])
+        root.deploy()
         found = root.wait(lambda found: "not signed" in found[0]["error"])
         assert states(found[1:]) == [(0, 1, "running"), (1, 1, "running")]
 
         # The next version goes on with the state.
-        assert "version 4" in root(*deploy)
+        assert "version 4" in root.deploy("--key", "key")
         root.wait(lambda found: states(found) == [(-1, 4, "running"), (0, 4, "running"), (1, 4, "running")])
         root("send", "Orders", "5")
         assert "v3:8" in root("consume", "Invoices", "--max", "1")

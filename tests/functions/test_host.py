@@ -13,8 +13,8 @@ import sprocket
 from sprocket import ClientSettings, ConsumeFrom
 from sprocket.client.admin.redrive import Redrive
 from sprocket.functions import Context, Function, Retries, Tumbling, function
+from sprocket.functions.deployments import create_topics
 from sprocket.functions.host import FunctionHost
-from sprocket.functions.topics import create_topics
 from sprocket.testing import Broker
 from tests.waiting import until
 
@@ -135,7 +135,7 @@ async def test_windows_close_in_order_of_event_time_and_late_inputs_do_not_count
         await orders.send(Order(customer, amount, at_ms), sharding_key="one")
     async with hosts(functions_broker, add) as (host,):
         found = await results(mq, target, Total, 4)
-        assert host.counts.late_inputs == 1
+        assert host.counts["late_inputs"] == 1
     assert sorted((one.start_ms, one.customer, one.amount) for one in found) == [
         (0, "a", 5), (0, "b", 2), (1000, "a", 3), (1000, "b", 5),
     ]  # fmt: skip
@@ -190,7 +190,7 @@ async def test_what_a_function_cannot_handle_becomes_a_dead_letter_and_the_next_
     await orders.send(Order("a", 5), sharding_key="one")
     async with hosts(functions_broker, divide) as (host,):
         assert await results(mq, target, int, 2) == [0, 20]
-        assert (host.counts.failures, host.counts.dead_letters) == (3, 2)
+        assert (host.counts["failures"], host.counts["dead_letters"]) == (3, 2)
         async with mq.consumer(f"dead{group}", f"%DLQ%{group}", consume_from=ConsumeFrom.FIRST) as dead:
             letters = [await anext(dead) for _ in range(2)]
     assert [one.body for one in letters] == [b'{"customer":"a","amount":0,"at_ms":0}', b"no order"]

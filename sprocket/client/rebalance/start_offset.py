@@ -57,6 +57,17 @@ async def end_of(instance: ClientInstance, queue: MessageQueue) -> int:
     return header_of(response, GetMaxOffsetResponseHeader).offset
 
 
+async def at_time(instance: ClientInstance, queue: MessageQueue, time_ms: int) -> int:
+    """Return the offset of the first message of `queue` that was stored then or later.  Raises ClientError."""
+    header = SearchOffsetRequestHeader(
+        topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms, boundary_type="LOWER",
+        broker_name=queue.broker_name,
+    )  # fmt: skip
+    response = await instance.invoke_for(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+    instance.expect_success(response, instance.broker_name_of(queue))
+    return header_of(response, SearchOffsetResponseHeader).offset
+
+
 class StartOffset:
     """Start offsets for one group."""
 
@@ -86,13 +97,4 @@ class StartOffset:
 
     async def at_time(self, queue: MessageQueue, when: datetime) -> int:
         """Return the offset of the first message stored at `when` or later.  Raises ClientError."""
-        header = SearchOffsetRequestHeader(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            timestamp=round(when.timestamp() * 1000),
-            boundary_type="LOWER",
-            broker_name=queue.broker_name,
-        )
-        response = await self._instance.invoke_for(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        self._instance.expect_success(response, self._instance.broker_name_of(queue))
-        return header_of(response, SearchOffsetResponseHeader).offset
+        return await at_time(self._instance, queue, round(when.timestamp() * 1000))

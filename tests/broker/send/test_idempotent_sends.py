@@ -14,7 +14,7 @@ from sprocket.client.send.send_request import batched
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
-from sprocket.remoting.headers.send import SendMessageResponseHeader
+from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader, SendMessageResponseHeader
 from sprocket.remoting.message.properties import IDEMPOTENCE_ID, encode
 from store.config.store_config import FlushDiskType
 from tests.broker.fake_slave import fake_slave
@@ -314,6 +314,23 @@ async def test_a_retry_is_no_duplicate_of_its_original(tmp_path: Path) -> None:
             assert answer.code == ResponseCode.SUCCESS
             assert answer.header(SendMessageResponseHeader).queue_offset == number
         assert (await send(client, "a"))[1] == 0
+
+
+async def test_a_dead_letter_counts_if_it_was_sent_with_an_id_and_not_as_a_copy(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, client):
+        await client.heartbeat("c1", TOPIC)
+        (physical_offset, *_), _ = await send(client, "a")
+        header = ConsumerSendMsgBackRequestHeader(offset=physical_offset, group="CG", delay_level=-1)
+        assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)).code == ResponseCode.SUCCESS
+        answer = await ask(client, "a", topic="%RETRY%CG")
+        assert answer.code == ResponseCode.SUCCESS
+        assert lengths(broker, "%DLQ%CG") == [1, 0]
+        place, duplicates = await send(client, "a", topic="%DLQ%CG")
+        assert (place[2], duplicates) == (1, 0)
+        assert await send(client, "a", topic="%DLQ%CG") == (place, 1)
+    async with running_broker(tmp_path) as (broker, client):
+        assert await send(client, "a", topic="%DLQ%CG") == (place, 1)
+        assert lengths(broker, "%DLQ%CG") == [2, 0]
 
 
 async def test_a_broker_without_a_window_stores_every_message(tmp_path: Path) -> None:

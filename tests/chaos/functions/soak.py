@@ -23,10 +23,9 @@ import sprocket
 from sprocket import ConsumeFrom, Message
 from sprocket.client.send.send_request import SendSettings
 from sprocket.common.processes.child_process import ChildProcess, bound
-from sprocket.functions.deployments import create_registry, described
+from sprocket.functions.deployments import create_registry, create_topics, described
 from sprocket.functions.instance import InstanceArguments
 from sprocket.functions.package import pack
-from sprocket.functions.topics import create_topics
 from sprocket.testing import Broker
 from tests.chaos.functions.counting import Counted, Event
 
