@@ -133,7 +133,7 @@ def pop(client: str, poll_ms: int, group: str = GROUP) -> tuple[int, dict[str, s
     return RequestCode.POP_LITE_MESSAGE, fields, b""
 
 
-def acknowledgements(response: wire.Response) -> Iterator[tuple[int, dict[str, str], bytes]]:
+def acknowledgements(response: wire.Response, group: str = GROUP) -> Iterator[tuple[int, dict[str, str], bytes]]:
     """Acknowledge all messages of a pop."""
     popped, at, body = response.fields, 0, response.body
     while at < len(body):
@@ -143,7 +143,7 @@ def acknowledgements(response: wire.Response) -> Iterator[tuple[int, dict[str, s
         at += size
         handle = f"0 {popped['popTime']} {popped['invisibleTime']} {popped['reviveQid']} 0 broker-a 0 {offset}"
         fields = {
-            "consumerGroup": GROUP, "topic": PARENT, "queueId": "0", "extraInfo": handle, "offset": offset,
+            "consumerGroup": group, "topic": PARENT, "queueId": "0", "extraInfo": handle, "offset": offset,
             "liteTopic": texts,
         }  # fmt: skip
         yield RequestCode.ACK_MESSAGE, fields, b""
