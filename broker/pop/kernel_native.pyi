@@ -51,7 +51,6 @@ class PopKernel(HeaderReader):
         index: int,
         pops: Pops,
         draw: int,
-        is_retry_first: bool,
         revive_queue_id: int,
         proof: object | None = None,
     ) -> Note | None: ...

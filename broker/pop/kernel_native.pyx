@@ -105,6 +105,10 @@ cdef class Prepared:
     cdef uint8_t kind
     cdef int64_t slot_ms
     cdef int64_t max_delay_ms
+    cdef int priority_factor
+    cdef bint is_from_last
+    cdef int retry_chance
+    cdef int priority_retry_chance
     cdef Octets body[BODY_NUMBERS + 1]
     cdef Octets properties[PROPERTY_NUMBERS + 1]
     cdef Py_ssize_t form_bytes
@@ -117,6 +121,8 @@ cdef class Prepared:
             return
         self.topic, self.group, self.queues, self.buckets = plan.topic, plan.group, plan.queues, plan.buckets
         self.slot_ms, self.max_delay_ms = plan.slot_ms, plan.max_delay_ms
+        self.priority_factor, self.is_from_last = plan.priority_factor, plan.is_from_last
+        self.retry_chance, self.priority_retry_chance = plan.retry_chance, plan.priority_retry_chance
         if self.slot_ms <= 0:
             raise ValueError(f"slots of {self.slot_ms} ms")
         if len(plan.kind) != 1:
@@ -298,8 +304,7 @@ cdef class PopKernel(HeaderReader):
             self.limits_of(), queue, room_bytes, max_record_bytes, now_ms, self.tags_code, self.table.current()
         )
 
-    def take(self, frames, Py_ssize_t index, Pops pops not None, int draw, bint is_retry_first, int revive_queue_id,
-             Proof proof=None):
+    def take(self, frames, Py_ssize_t index, Pops pops not None, int draw, int revive_queue_id, Proof proof=None):
         """Add checkpoints and response of the pop at `index` to `pops`; return what is to be noted, or None.
 
         That is a tuple: plan, queue id of the header, messages left, messages, their bytes, and for each queue that was
@@ -323,7 +328,7 @@ cdef class PopKernel(HeaderReader):
             return None
         if plan.buckets and not admits(plan.buckets):
             return None
-        if not self.collect(plan, &header, pops, draw, is_retry_first, revive_queue_id):
+        if not self.collect(plan, &header, pops, draw, revive_queue_id):
             pops.records.used, pops.count = used, count
             pops.last_plan = None
             return None
@@ -347,11 +352,12 @@ cdef class PopKernel(HeaderReader):
 
     # What there is to deliver
 
-    cdef bint collect(self, Prepared plan, const Header *header, Pops pops, int draw, bint is_retry_first,
-                      int revive_queue_id) except -1:
+    cdef bint collect(self, Prepared plan, const Header *header, Pops pops, int draw, int revive_queue_id) except -1:
         """Take from the queues in their order; return False if the pop finds nothing, or is for the handler."""
         cdef int64_t queue_id = header.numbers[ROLE_QUEUE_ID], first = max(queue_id, 0)
         cdef int64_t count = len(plan.queues), at, i
+        cdef bint obeys = draw < plan.priority_factor
+        cdef bint is_retry_first = draw < (plan.priority_retry_chance if obeys else plan.retry_chance)
         cdef list offsets
         if queue_id < 0 and pops.last_plan is plan:
             offsets = pops.next_offsets
@@ -364,7 +370,7 @@ cdef class PopKernel(HeaderReader):
         if is_retry_first and not self.pass_retry(plan, draw):
             return False
         for i in range(count):
-            at = (draw + i) % count
+            at = (draw + i) % count if not obeys else count - 1 - i if plan.is_from_last else i
             if not self.take_queue(
                 plan, header, pops, plan.queues[at], first + at, offsets[at], revive_queue_id
             ):

@@ -52,7 +52,6 @@ class Why(Enum):
     LIGHT = "the messages of a light topic are in several queues"
     SQL = "properties of the records decide"
     MANY_TAGS = "the subscription has more tags than a kernel searches for"
-    PRIORITY = "a pop of a priority topic may scan its queues from the highest"
     NO_QUEUE = "there is no queue yet, or none with an entry for each message"
 
 
@@ -78,7 +77,8 @@ def pop_key(header: PopMessageRequestHeader) -> PopKey:
 class PopPlan(ServedPlan):
     """How pops with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
-    A pop whose draw is below `priority_factor` obeys priorities.
+    A pop whose draw is below `priority_factor` obeys priorities: it reads the queues from the last, if `is_from_last`.
+    A draw below `retry_chance` lets a pop read the retry topic first; below `priority_retry_chance` if it obeys.
     `codes` are the hash codes of the tags that `matches` wants; None: every message.  `subscriptions` are those that a
     pop implies.  A pop with an odd draw reads `retry`; an even one reads `left_retry` if that has messages, and else
     `even_retry`.  `queues` are those that the pop names, `kind` is that of the topic in handles.  A kernel makes
@@ -90,6 +90,9 @@ class PopPlan(ServedPlan):
     group: str
     queue_count: int
     priority_factor: int
+    is_from_last: bool
+    retry_chance: int
+    priority_retry_chance: int
     matches: PullFilter | None
     codes: tuple[int, ...] | None
     subscriptions: tuple[SubscriptionData, SubscriptionData]
@@ -175,15 +178,15 @@ class PopPlanner(Planner[PopKey, PopPlan]):
             why = Why.SQL
         elif codes is not None and len(codes) > MAX_TAG_CODES:
             why = Why.MANY_TAGS
-        elif factor > 0:
-            why = Why.PRIORITY
         elif None in queues:
             why = Why.NO_QUEUE
         slot_ms, max_delay_ms = wheel or (0, 0)
+        broker = self._config.broker
         return PopPlan(
-            key.topic, key.group, count, factor, matches, codes, implied, *self._retry_topics(key.topic, key.group),
-            queues, retry_kind(key.topic), form, slot_ms, max_delay_ms, why, is_lasting and None not in queues,
-            self._quotas.of_plan(key.topic, key.group),
+            key.topic, key.group, count, factor, broker.priority_order_asc, broker.pop_from_retry_probability,
+            broker.pop_from_retry_probability_for_priority, matches, codes, implied,
+            *self._retry_topics(key.topic, key.group), queues, retry_kind(key.topic), form, slot_ms, max_delay_ms,
+            why, is_lasting and None not in queues, self._quotas.of_plan(key.topic, key.group),
         )  # fmt: skip
 
     def _state(self) -> Why | None:

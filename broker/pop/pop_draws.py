@@ -13,11 +13,22 @@ from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
 
 
+def is_retry_first(plan: PopPlan, draw: int) -> bool:
+    """Return whether a pop reads a retry topic before the topic itself."""
+    return draw < (plan.priority_retry_chance if draw < plan.priority_factor else plan.retry_chance)
+
+
+def scan(plan: PopPlan, draw: int, count: int) -> Sequence[int]:
+    """Return the ids of `count` queues in the order in which a pop reads them."""
+    if draw >= plan.priority_factor:
+        return [(draw + number) % count for number in range(count)]
+    return range(count)[::-1] if plan.is_from_last else range(count)
+
+
 class PopDraws:
     """Draws of one broker's pops.  Lives in the event loop's thread."""
 
     def __init__(self, core: BrokerCore, log: ReviveLog, offsets: PopOffsets) -> None:
-        self._config = core.config
         self._store = core.store
         self._random_below = core.random_below
         self._log = log
@@ -44,19 +55,6 @@ class PopDraws:
             return draw, ORDER_REVIVE_QUEUE
         self.advance(revive_queue_id)
         return draw, revive_queue_id
-
-    def is_retry_first(self, draw: int, priority_factor: int = 0) -> bool:
-        """Return whether a pop reads a retry topic before the topic itself."""
-        broker = self._config.broker
-        if draw < priority_factor:
-            return draw < broker.pop_from_retry_probability_for_priority
-        return draw < broker.pop_from_retry_probability
-
-    def scan(self, plan: PopPlan, draw: int, count: int) -> Sequence[int]:
-        """Return the ids of `count` queues in the order in which a pop reads them."""
-        if draw >= plan.priority_factor:
-            return [(draw + number) % count for number in range(count)]
-        return range(count)[::-1] if self._config.broker.priority_order_asc else range(count)
 
     def retry_topic(self, plan: PopPlan, draw: int) -> TopicConfig | None:
         """Return the one retry topic that a pop reads; None without one."""

@@ -111,7 +111,7 @@ class PopFrames:
         pops, draws, end = read.pops, self._draws, len(frames)
         while index < end and pops.response_bytes < WRITE_BYTES and admits(read.callers):
             draw, revive_queue_id = draws.peek()
-            note = kernel.take(frames, index, pops, draw, draws.is_retry_first(draw), revive_queue_id, proof)
+            note = kernel.take(frames, index, pops, draw, revive_queue_id, proof)
             if note is None:
                 return
             draws.advance(revive_queue_id)

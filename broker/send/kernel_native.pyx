@@ -121,6 +121,7 @@ cdef struct Queue:
     int topic
     int64_t queue_id
     int64_t flags  # of the plan, added to those of each message
+    int64_t write_queues  # of the plan: a priority chooses among them
     bint is_there  # if not, only half and timed messages for it are taken
     int64_t next_offset
     int32_t magic
@@ -175,12 +176,14 @@ cdef class Prepared:
     cdef str topic
     cdef object queue  # None if there is none yet
     cdef int64_t flags
+    cdef int64_t write_queues
     cdef tuple buckets
 
     def __init__(self, plan):
         self.is_lasting, self.is_for_kernel = plan.is_lasting, plan.is_for_kernel
         if self.is_for_kernel:
             self.topic, self.queue, self.flags, self.buckets = plan.topic, plan.queue, plan.flags, plan.buckets
+            self.write_queues = plan.write_queues
 
 
 cdef class SendKinds:
@@ -455,7 +458,7 @@ cdef class SendTurn:
             tally.count -= 1
             tally.total_bytes -= send.size
 
-    cdef bint add(self, const Header *header, const FrameParts *frame, int64_t plain_flags) except -1:
+    cdef bint add(self, Header *header, const FrameParts *frame, int64_t plain_flags) except -1:
         """Take one send, whose properties were taken; return False if it is for the handler."""
         cdef Send *send = &self.sends[self.count]
         cdef Properties properties
@@ -465,6 +468,11 @@ cdef class SendTurn:
         cdef int64_t flags = header.numbers[ROLE_SYS_FLAG] | self.queues[queue].flags
         if not read_properties(send.properties, send.properties_bytes, &properties):
             return False
+        if properties.priority >= 0 and self.queues[queue].write_queues > 0:
+            header.numbers[ROLE_QUEUE_ID] = min(properties.priority, self.queues[queue].write_queues - 1)
+            queue = self.queue_at(header)
+            if queue < 0:
+                return False
         send.kind, send.real_topic = properties.special.kind, self.queues[queue].topic
         send.queue_id = <int32_t> header.numbers[ROLE_QUEUE_ID]
         send.is_fifo = properties.is_fifo and send.kind != HALF
@@ -624,7 +632,7 @@ cdef class SendTurn:
         cdef int *known = &self.waiting_queues[<int> kind]
         if known[0] < 0 and self.has_room_for_queue(-1):
             name = self.kinds.topics[<int> kind]
-            known[0] = self.add_queue(self.add_topic(name, NULL, -1), 0, 0, self.kinds.waiting_queue(name, 0))
+            known[0] = self.add_queue(self.add_topic(name, NULL, -1), 0, 0, 0, self.kinds.waiting_queue(name, 0))
         return known[0]
 
     cdef int add_topic(self, str name, const uint8_t *octets, Py_ssize_t size) except -1:
@@ -694,7 +702,7 @@ cdef class SendTurn:
                 self.topic_count -= 1
                 self.names.pop()
                 return -1
-        return self.add_queue(topic, queue_id, plan.flags, plan.queue)
+        return self.add_queue(topic, queue_id, plan.flags, plan.write_queues, plan.queue)
 
     cdef bint has_room_for_queue(self, int topic) noexcept:
         """Return whether another queue of a topic fits; `topic` is -1 if that is new."""
@@ -703,12 +711,12 @@ cdef class SendTurn:
         self.is_full = True
         return False
 
-    cdef int add_queue(self, int topic, int64_t queue_id, int64_t flags, stored) except -1:
+    cdef int add_queue(self, int topic, int64_t queue_id, int64_t flags, int64_t write_queues, stored) except -1:
         """Add a queue of the store, or None if there is none yet; return its index."""
         cdef Queue *queue = &self.queues[self.queue_count]
         cdef bytes topic_bytes
         queue.topic, queue.queue_id, queue.flags, queue.is_there = topic, queue_id, flags, stored is not None
-        queue.count, queue.entries = 0, NULL
+        queue.write_queues, queue.count, queue.entries = write_queues, 0, NULL
         if queue.is_there:
             topic_bytes = stored.topic_bytes
             self.kept.append(topic_bytes)

@@ -15,7 +15,7 @@ from broker.longpolling.held_pulls import PullFilter
 from broker.longpolling.quota_reads import Verdict, charge_found
 from broker.plan.table import Refused
 from broker.pop.planner import PopPlan, PopPlanner
-from broker.pop.pop_draws import PopDraws
+from broker.pop.pop_draws import PopDraws, is_retry_first, scan
 from broker.pop.pop_end import PopEnd
 from broker.pop.popped import Popped
 from broker.pop.queue_pop import QueuePop
@@ -112,14 +112,14 @@ class PopProcessor:
 
     def _look_into_queues(self, popped: Popped, plan: PopPlan, draw: int) -> None:
         header = popped.request.header
-        is_retry_first = self._draws.is_retry_first(draw, plan.priority_factor)
-        if is_retry_first and not popped.is_ordered:
+        retry_first = is_retry_first(plan, draw)
+        if retry_first and not popped.is_ordered:
             self._take_retry(popped, plan, draw)
         if header.queue_id < 0:
             self._take_all(popped, plan, plan.topic, plan.queue_count, draw, is_retry=False)
         else:
             self._queues.take(popped, header.topic, header.queue_id, plan.matches, is_retry=False)
-        if not is_retry_first and popped.room > 0 and not popped.is_ordered:
+        if not retry_first and popped.room > 0 and not popped.is_ordered:
             self._take_retry(popped, plan, draw)
 
     def _take_retry(self, popped: Popped, plan: PopPlan, draw: int) -> None:
@@ -128,7 +128,7 @@ class PopProcessor:
             self._take_all(popped, plan, config.topic_name, config.read_queue_nums, draw, is_retry=True)
 
     def _take_all(self, popped: Popped, plan: PopPlan, topic: str, count: int, draw: int, *, is_retry: bool) -> None:
-        self._queues.take_from_all(popped, topic, self._draws.scan(plan, draw, count), plan.matches, is_retry=is_retry)
+        self._queues.take_from_all(popped, topic, scan(plan, draw, count), plan.matches, is_retry=is_retry)
 
     # Respond
 

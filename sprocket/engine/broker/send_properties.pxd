@@ -1,13 +1,13 @@
 # Properties of a message that is sent: what a broker looks at, for the compiled path of usual sends.
 # Their twins are `broker/send/send_kinds.py` and `broker/send/intake.py`.
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from sprocket.engine.store.layout cimport NAME_END, VALUE_END
 from sprocket.engine.store.record_writer cimport is_ascii
 from sprocket.engine.broker.send_kinds cimport HALF, PLAIN, Special, occurs_once, take_special
-from sprocket.engine.remoting.wire_text cimport bytes_below, first_byte, is_alphanumeric
+from sprocket.engine.remoting.wire_text cimport Cursor, bytes_below, first_byte, is_alphanumeric, take_number
 
 
 # Parts of a message's properties that a broker looks at.
@@ -17,7 +17,8 @@ cdef struct Properties:
     const uint8_t *tag
     Py_ssize_t tag_bytes
     bint has_group
-    bint is_fifo  # a sharding key: for statistics only
+    bint is_fifo  # a sharding key: for statistics, and it takes a priority's place
+    int64_t priority  # -1 without one
     Special special
 
 
@@ -96,6 +97,15 @@ cdef inline bint is_fit(const uint8_t *properties, Py_ssize_t size, const Proper
     return found.special.kind != HALF or (found.has_group and occurs_once(properties, size, b"PGROUP", 6))
 
 
+cdef inline bint take_priority(const uint8_t *value, Py_ssize_t size, Properties *found) noexcept nogil:
+    """Take the value of a priority; return False for a second one, and for one that needs thought."""
+    cdef Cursor digits
+    digits.at, digits.end = value, value + size
+    if found.priority >= 0 or size > 9 or not take_number(&digits, &found.priority):
+        return False
+    return digits.at == digits.end and found.priority >= 0
+
+
 cdef inline bint read_properties(const uint8_t *at, Py_ssize_t size, Properties *found) noexcept nogil:
     """Find key, tag and kind of a usual message; return False if the message needs thought."""
     cdef const uint8_t *begin = at
@@ -107,12 +117,16 @@ cdef inline bint read_properties(const uint8_t *at, Py_ssize_t size, Properties 
     found.key_bytes = found.tag_bytes = 0
     found.has_group = found.is_fifo = False
     found.special.kind = PLAIN
+    found.priority = -1
     while at < end:
         value_end = take_item(at, end, &value)
         if value_end == NULL:
             return False
         name_bytes, value_bytes = value - 1 - at, value_end - value
-        if has_meaning(at, name_bytes) and not take_special(at, name_bytes, value, value_bytes, &found.special):
+        if name_bytes == 18 and begins(at, name_bytes, b"_SYS_MSG_PRIORITY_", 18):
+            if not take_priority(value, value_bytes, found):
+                return False
+        elif has_meaning(at, name_bytes) and not take_special(at, name_bytes, value, value_bytes, &found.special):
             return False
         if ends(at, name_bytes, b"UNIQ_KEY", 8):
             if name_bytes != 8:
@@ -130,5 +144,8 @@ cdef inline bint read_properties(const uint8_t *at, Py_ssize_t size, Properties 
         found.is_fifo = found.is_fifo or ends(at, name_bytes, b"__SHARDINGKEY", 13)
         at = value_end + 1
     if found.special.kind != PLAIN and not is_fit(begin, size, found):
+        return False
+    # A message of another type loses its priority.
+    if found.priority >= 0 and (found.special.kind != PLAIN or found.is_fifo):
         return False
     return is_alphanumeric(found.key, found.key_bytes) and is_ascii(found.tag, found.tag_bytes)

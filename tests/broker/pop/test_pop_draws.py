@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.pop.pop_draws import PopDraws
+from broker.pop.pop_draws import PopDraws, is_retry_first, scan
 from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
 
 
@@ -13,12 +13,7 @@ from sprocket.remoting.message.pop_extra_info import ORDER_REVIVE_QUEUE
 def draws() -> PopDraws:
     """Draws 0, 1, 2 and so on; there are 3 revive queues."""
     numbers = iter(range(100))
-    broker = SimpleNamespace(
-        pop_from_retry_probability=2, pop_from_retry_probability_for_priority=1, priority_order_asc=True
-    )
-    core: Any = SimpleNamespace(
-        config=SimpleNamespace(broker=broker), topics=None, store=None, random_below=lambda below: next(numbers)
-    )
+    core: Any = SimpleNamespace(topics=None, store=None, random_below=lambda below: next(numbers))
     log: Any = SimpleNamespace(queue_count=3)
     offsets: Any = None
     return PopDraws(core, log, offsets)
@@ -37,11 +32,17 @@ def test_an_ordered_pop_takes_no_revive_queue(draws: PopDraws) -> None:
     assert draws.take(is_ordered=False) == (1, 0)
 
 
-def test_low_draws_read_a_retry_topic_first(draws: PopDraws) -> None:
-    assert [draws.is_retry_first(draw) for draw in (0, 1, 2, 99)] == [True, True, False, False]
+def _plan(priority_factor: int) -> Any:
+    return SimpleNamespace(
+        priority_factor=priority_factor, is_from_last=True, retry_chance=2, priority_retry_chance=1
+    )  # fmt: skip
 
 
-def test_draws_below_the_factor_obey_priorities(draws: PopDraws) -> None:
-    plan: Any = SimpleNamespace(priority_factor=2)
-    assert [list(draws.scan(plan, draw, 3)) for draw in (0, 1, 2, 4)] == [[2, 1, 0], [2, 1, 0], [2, 0, 1], [1, 2, 0]]
-    assert [draws.is_retry_first(draw, 2) for draw in (0, 1, 2)] == [True, False, False]
+def test_low_draws_read_a_retry_topic_first() -> None:
+    assert [is_retry_first(_plan(0), draw) for draw in (0, 1, 2, 99)] == [True, True, False, False]
+
+
+def test_draws_below_the_factor_obey_priorities() -> None:
+    orders = [list(scan(_plan(2), draw, 3)) for draw in (0, 1, 2, 4)]
+    assert orders == [[2, 1, 0], [2, 1, 0], [2, 0, 1], [1, 2, 0]]
+    assert [is_retry_first(_plan(2), draw) for draw in (0, 1, 2)] == [True, False, False]
