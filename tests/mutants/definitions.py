@@ -59,8 +59,8 @@ MUTANTS: Final = (
     Mutant(
         "a plan kept for queues that do not exist yet",
         "broker/pop/planner.py",
-        "retry_kind(key.topic), form, slot_ms, max_delay_ms, why, is_lasting and None not in queues,\n",
-        "retry_kind(key.topic), form, slot_ms, max_delay_ms, why, is_lasting,\n",
+        "why, is_lasting and None not in queues, self._quotas",
+        "why, is_lasting, self._quotas",
         "pops of a new topic would stay slow, because its queues come without a rise of the version",
         ("tests/broker/pop/test_planner.py",),
     ),
