@@ -33,6 +33,7 @@ from spark.decode.decoder import DecodeOptions
 from spark.files.segment_lease import LeaseKeeper, SegmentLease
 from spark.files.store_rights import store_rights
 from spark.options.source_options import SourceOptions, read_options
+from spark.read.compacted import CompactedPart, read_compacted
 from spark.read.leased_plan import leased_plan
 from spark.read.log_reader import read_span
 from spark.read.plan import Span
@@ -50,6 +51,7 @@ class LogPartition(InputPartition):
 
     spans: tuple[Span, ...]
     leases: tuple[SegmentLease, ...] = ()
+    compacted: CompactedPart | None = None
 
 
 class RocketMQDataSource(DataSource):
@@ -108,12 +110,20 @@ class LogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         # Spark would replace an empty list by one partition without a value, and read that.
         with store_rights():
-            tasks, leases = leased_plan(self._options, self._rows)
-        return [LogPartition(spans, leases) for spans in tasks] or [LogPartition(())]
+            planned, leases = leased_plan(self._options, self._rows)
+        found = [LogPartition((), compacted=part) for part in planned.compacted]
+        found += [LogPartition(spans, leases) for spans in planned.tasks]
+        return found or [LogPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogPartition)
         schema = to_arrow_schema(self._schema, timezone="UTC")
+        part = partition.compacted
+        if part is not None:
+            with store_rights():
+                options = self._options.decoding(part.store.broker_name)
+                for arrays, count in read_compacted(part, self._columns, self._rows, options):
+                    yield record_batch(arrays, count, schema)
         keeper = LeaseKeeper(partition.leases)
         for span in partition.spans:
             keeper.keep()

@@ -39,7 +39,7 @@ def _child(root: Path, columns: Sequence[str], topics: Sequence[str]) -> None:
         paths=(str(root),), topics=named, min_partitions=1, max_partition_bytes=1 << 40, max_clock_step_back_ms=0
     )
     rows = RowFilter(named)
-    tasks = plan(options, rows)
+    tasks = plan(options, rows).tasks
     assert len(tasks) == 1
     # A first chunk, so that what every read loads is there.
     for _ in read_span(tasks[0][0], columns, rows, options.decoding()):

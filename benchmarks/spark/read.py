@@ -48,7 +48,7 @@ READS: Final[dict[str, tuple[Sequence[str], DecodeOptions]]] = {
 
 def planned(root: Path) -> list[Span]:
     """What a read of the whole store reads."""
-    return [span for task in plan(SourceOptions(paths=(str(root),)), RowFilter()) for span in task]
+    return [span for task in plan(SourceOptions(paths=(str(root),)), RowFilter()).tasks for span in task]
 
 
 def read_columns(spans: Sequence[Span], columns: Sequence[str], decoding: DecodeOptions) -> int:

@@ -15,7 +15,7 @@ from store.tier.group_store import GroupStore
 from store.tier.manifest import Manifest
 
 # S3's list prices of the standard class, dollars for a million requests: an estimate, not a bill.
-_DOLLARS: Final = {"write": 5.0, "read": 0.4}
+_DOLLARS: Final = {"write": 5.0, "read": 0.4, "delete": 0.0}
 _OWN: Final = "sprocket_tiered_store_"
 _RPC_LABELS: Final = ("operation", "success")
 

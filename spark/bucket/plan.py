@@ -1,9 +1,7 @@
 """Plan of a read of archives: which parts of which segments each task reads, by what the manifests say of them."""
 
 import asyncio
-import re
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,7 +77,9 @@ def plan(
             is_late = segment.first_store_ms - max_clock_step_back_ms >= times.end_ms
             is_early = segment.last_store_ms + max_clock_step_back_ms < times.begin_ms
             topics = frozenset(
-                topic for topic in _wanted(segment, rows) if manifest.is_readable(segment, topic, moment_ms)
+                topic
+                for topic in segment.topics
+                if rows.may_have(topic) and manifest.is_readable(segment, topic, moment_ms)
             )
             if topics and not is_late and not is_early:
                 kept.append((url, manifest, segment, topics))
@@ -92,13 +92,6 @@ def plan(
         for count in [-(-segment.size_bytes // most)]
         for number in range(count)
     ]
-
-
-def _wanted(segment: SegmentEntry, rows: RowFilter) -> Iterator[str]:
-    topics, pattern = rows.topics_to_read(), rows.topic_pattern
-    for topic in segment.topics:
-        if (topics is None or topic in topics) and (pattern is None or re.fullmatch(pattern, topic)):
-            yield topic
 
 
 def _check_topics(archives: list[tuple[str, Manifest]], topics: frozenset[str]) -> None:

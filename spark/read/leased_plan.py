@@ -5,7 +5,7 @@ from typing import Final
 
 from spark.files.segment_lease import SegmentLease, wants_lease
 from spark.options.source_options import SourceOptions
-from spark.read.plan import Span, plan
+from spark.read.plan import Planned, Span, plan
 from spark.rows.filters import RowFilter
 from sprocket.common.errors import StoreError
 
@@ -16,20 +16,20 @@ _TRIES: Final = 5
 Tasks = list[tuple[Span, ...]]
 
 
-def leased_plan(options: SourceOptions, rows: RowFilter) -> tuple[Tasks, tuple[SegmentLease, ...]]:
-    """Return the spans that each task reads, and the leases on them.
+def leased_plan(options: SourceOptions, rows: RowFilter) -> tuple[Planned, tuple[SegmentLease, ...]]:
+    """Return what each task reads, and the leases on the segments.
 
     Raises as `spark.read.plan.plan`; StoreError if segments expire faster than they can be planned.
     """
     for _ in range(_TRIES):
         try:
-            tasks = plan(options, rows)
+            planned = plan(options, rows)
         except FileNotFoundError:
             continue
-        leases = _leases(tasks, options.reading.lease_ms)
+        leases = _leases(planned.tasks, options.reading.lease_ms)
         held = tuple(lease for lease in leases if lease.hold())
-        if all(span.segment.path.exists() for task in tasks for span in task):
-            return tasks, held
+        if all(span.segment.path.exists() for task in planned.tasks for span in task):
+            return planned, held
         logger.info("event=lease_too_late action=plan_again")
     raise StoreError(
         "segments expire while the query is planned; the broker removes them at fileReservedTime or when its disk is "

@@ -8,13 +8,14 @@ spans outside of it are left out, and the rows of the others are filtered.
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark.files.consume_queue import BATCH, ConsumeQueue, every_topic_of, open_queues
 from spark.files.segment import Segment
 from spark.files.store_directory import SegmentFile, StoreDirectory, find_stores
 from spark.options.source_options import MEBIBYTE, SourceOptions
+from spark.read.compacted import CompactedPart, parts_before
 from spark.read.known_queues import KnownQueues, usual_file_bytes
 from spark.read.known_topics import check_topics
 from spark.read.places import QueuePlaces
@@ -47,8 +48,16 @@ class Span:
     ends_at_record: bool = True
 
 
-def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
-    """Return the spans that each task reads; empty if there is nothing to read.
+@dataclass(frozen=True)
+class Planned:
+    """Spans that each task reads, and what compacted queues keep from before the logs."""
+
+    tasks: list[tuple[Span, ...]] = field(default_factory=list)
+    compacted: list[CompactedPart] = field(default_factory=list)
+
+
+def plan(options: SourceOptions, rows: RowFilter) -> Planned:
+    """Return what each task reads; nothing if there is nothing to read.
 
     Raises ConfigError for a topic of `options` that no store knows.
     """
@@ -56,7 +65,7 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
     stores = find_stores(options.paths)
     check_topics(stores, options.topics or ())
     if times.begin_ms >= times.end_ms or topics == frozenset():
-        return []
+        return Planned()
     logs = [(store, store.segments(options.drop_malformed)) for store in stores]
     total = sum(segment.end - segment.start for _, segments in logs for segment in segments)
     block_bytes = min(_MAX_BLOCK_BYTES, max(_MIN_BLOCK_BYTES, total // (8 * options.min_partitions)))
@@ -76,7 +85,9 @@ def plan(options: SourceOptions, rows: RowFilter) -> list[tuple[Span, ...]]:
         fixed.add((store, dispatched))
     weight = sum(span.weight for span in spans)
     tasks = [_merged(task) for task in _dealt(spans, weight, _task_count(weight, block_bytes, options))]
-    return [task for task in cut_at_records(tasks, fixed) if task]
+    # After the segments were listed: what they no longer have was compacted before.
+    compacted = [part for store, segments in logs if segments for part in parts_before(store, segments[0].start, rows)]
+    return Planned([task for task in cut_at_records(tasks, fixed) if task], compacted)
 
 
 def _blocks(store: StoreDirectory, segments: Iterable[SegmentFile], block_bytes: int) -> list[Span]:

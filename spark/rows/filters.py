@@ -91,6 +91,11 @@ class RowFilter:
             topics = named if topics is None else topics & named
         return None if topics is None else frozenset(topic for topic in topics if topic is not None)
 
+    def may_have(self, topic: str) -> bool:
+        """Return whether messages of a topic may be rows."""
+        topics, pattern = self.topics_to_read(), self.topic_pattern
+        return (topics is None or topic in topics) and (pattern is None or re.fullmatch(pattern, topic) is not None)
+
     def times_to_read(self) -> TimeRange:
         """Return the store timestamps that may have rows; a range that ends before its start is empty."""
         times = self.times

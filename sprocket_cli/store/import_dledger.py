@@ -34,7 +34,7 @@ def import_dledger(
         root = folder.parent
         if is_locked(root / "lock"):
             raise WrongUsage(f"{root}: a broker uses this store: stop it first")
-        _check_new(root, directory)
+        check_new(root, directory)
         entries = EntryLog(folder)
         settings = settings_of(directory, shape_of(config, segment_bytes or entries.file_bytes))
         writer = LogWriter(settings.mapped_file_size_commit_log)
@@ -45,14 +45,15 @@ def import_dledger(
                     pass
             else:
                 try:
-                    _write(directory, settings, pieces)
+                    write_log(directory, settings, pieces)
                     _copy_tables(root, directory)
                 except StoreError as error:
                     raise CommandFailed(f"{error}; remove {directory} before you try again") from None
-    _report(writer, directory, dry_run=dry_run, as_json=as_json)
+    report(writer, directory, dry_run=dry_run, as_json=as_json)
 
 
-def _report(writer: "LogWriter", directory: Path, *, dry_run: bool, as_json: bool) -> None:
+def report(writer: "LogWriter", directory: Path, *, dry_run: bool, as_json: bool) -> None:
+    """Say what was imported."""
     count, topics = writer.records.total(), len(writer.records)
     if as_json:
         print_json({"messages": count, "topics": dict(writer.records), "store": str(directory), "dryRun": dry_run})
@@ -77,7 +78,7 @@ def _folder_in(source: Path) -> Path:
     return folders[0]
 
 
-def _check_new(root: Path, directory: Path) -> None:
+def check_new(root: Path, directory: Path) -> None:
     """Raise WrongUsage unless the new store is another directory, without a log and without tables."""
     if directory.absolute() == root:
         raise WrongUsage(f"{directory}: the files are there: name a new directory with --to")
@@ -99,7 +100,7 @@ def _pieces(root: Path, entries: "EntryLog", writer: "LogWriter", progress: "Pro
             yield from writer.add(entry.body, f"{entries.folder}: entry {entry.number} at {entry.position}")
 
 
-def _write(directory: Path, settings: "StoreConfig", pieces: Iterator[memoryview]) -> None:
+def write_log(directory: Path, settings: "StoreConfig", pieces: Iterator[memoryview]) -> None:
     """Write the log as a slave does: queues and index are built from it."""
     notices: Notices = SimpleQueue()
     store = open_store(directory, settings, notices)

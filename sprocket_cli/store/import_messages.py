@@ -11,7 +11,7 @@ import click
 from sprocket.common.errors import RequestError, StoreBusy, StoreError
 from sprocket_cli.client_session import HELP, CommandFailed, json_option, print_json
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
-from sprocket_cli.store.written_store import Notices, open_store, settings_of
+from sprocket_cli.store.written_store import Notices, add_topics, open_store, settings_of
 
 if TYPE_CHECKING:
     from store.config.store_config import StoreConfig
@@ -45,10 +45,20 @@ def import_(
     FILE may also be the directory of a broker of RocketMQ in DLedger mode: storePathRootDir, or the folder dledger-...
     in it. Its messages keep queues and queue offsets, and its tables (topics, groups, offsets) are copied. The store
     must be new.
+
+    Or the directory of RocketMQ's tiered storage (tieredStoreFilePath), or in it the folder of one broker. Its messages
+    keep queues, queue offsets and times; topics get as many queues as have messages. The store must be new.
     """
     if file.is_dir():
         from sprocket_cli.store.import_dledger import import_dledger
+        from sprocket_cli.store.import_tier import import_tier
+        from store.tier.flat_files import broker_folder
 
+        with store_errors():
+            folder = broker_folder(file.absolute())
+        if folder is not None:
+            import_tier(folder, directory, config, segment_bytes, dry_run=dry_run, as_json=as_json)
+            return
         import_dledger(file, directory, config, segment_bytes, dry_run=dry_run, as_json=as_json)
         return
     from store.record.record import TagsCodes
@@ -130,7 +140,7 @@ def _append(
     written = 0
     try:
         # Add topics first: a broker can then read the messages of an import that failed half way.
-        _add_topics(directory, queues)
+        add_topics(directory, queues)
         batch: list[PendingMessage] = []
         size = 0
         for number, row in _rows(file):
@@ -166,26 +176,3 @@ def _put(store: "MessageStore", batch: "list[PendingMessage]", notices: Notices)
         store.append(batch)
     while not notices.empty():
         notices.get()()
-
-
-def _add_topics(directory: Path, queues: dict[str, int]) -> None:
-    """Let the broker know the topics and their queues: it refuses to read one that is not in topics.json."""
-    from msgspec.structs import replace
-
-    from sprocket.common.files.config_file import ConfigFile
-    from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
-    from sprocket.remoting.codec.fastjson import loads
-    from sprocket.remoting.codec.pretty_json import pretty
-
-    file = ConfigFile(directory / "config" / "topics.json")
-    table = file.load(lambda content: loads(content, TopicConfigTable)) or TopicConfigTable()
-    known = dict(table.topic_config_table)
-    for topic, count in queues.items():
-        config = known.get(topic)
-        if config is None:
-            known[topic] = TopicConfig(topic, count, count)
-        elif config.read_queue_nums < count:
-            known[topic] = replace(config, read_queue_nums=count)
-    if known != table.topic_config_table:
-        table.topic_config_table = known
-        file.write(pretty(table))

@@ -51,3 +51,26 @@ def open_store(directory: Path, settings: "StoreConfig", notices: Notices) -> "M
     store = MessageStore(settings, clock=SystemClock(), notify=notices.put)
     store.start()
     return store
+
+
+def add_topics(directory: Path, queues: dict[str, int]) -> None:
+    """Let the broker know the topics and their queues: it refuses to read one that is not in topics.json."""
+    from msgspec.structs import replace
+
+    from sprocket.common.files.config_file import ConfigFile
+    from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+    from sprocket.remoting.codec.fastjson import loads
+    from sprocket.remoting.codec.pretty_json import pretty
+
+    file = ConfigFile(directory / "config" / "topics.json")
+    table = file.load(lambda content: loads(content, TopicConfigTable)) or TopicConfigTable()
+    known = dict(table.topic_config_table)
+    for topic, count in queues.items():
+        config = known.get(topic)
+        if config is None:
+            known[topic] = TopicConfig(topic, count, count)
+        elif config.read_queue_nums < count:
+            known[topic] = replace(config, read_queue_nums=count)
+    if known != table.topic_config_table:
+        table.topic_config_table = known
+        file.write(pretty(table))

@@ -13,12 +13,13 @@ from sprocket.metrics.distribution import Distributions
 from store.config.store_config import StoreConfig
 from store.tier.manifest import folder_of
 from store.tier.object_store import NotFound, ObjectInfo, ObjectStore, StoredObject, Version
-from store.tier.remote_store import Access, open_store
+from store.tier.remote_store import Access, open_store, writes_of
 
 _LATENCY_MS: Final = (1, 3, 5, 10, 30, 50, 100, 300, 500, 1_000, 3_000, 10_000)
 _SIZE_BYTES: Final = (1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26, 1 << 29, 1 << 32)
-# Requests in classes as all vendors bill them: writes and lists cost about ten times as much as reads.
-_WRITES: Final = ("put", "put_if", "list")
+# Requests in classes as vendors bill them: writes and lists cost about ten times as much as reads, deletions nothing.
+_CLASSES: Final = {"put": "write", "put_if": "write", "list": "write", "delete": "delete"}
+_LISTED_AT_ONCE: Final = 1000
 
 
 class GroupStore:
@@ -40,6 +41,7 @@ class GroupStore:
             if isinstance(content, bytes):
                 await self._store.put(self._at(key), content)
                 self._sent("put", len(content))
+                self.requests["write"] += writes_of(len(content), is_stream=False) - 1
             else:
                 await self._store.put(self._at(key), self._counting(content))
 
@@ -49,6 +51,7 @@ class GroupStore:
             size_bytes += len(piece)
             yield piece
         self._sent("put", size_bytes)
+        self.requests["write"] += writes_of(size_bytes, is_stream=True) - 1
 
     async def put_if(self, key: str, content: bytes, expected: Version | None) -> Version:
         with self._counted("put_if"):
@@ -82,7 +85,11 @@ class GroupStore:
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         with self._counted("list"):
+            count = 0
             async for found in self._store.list(self._at(prefix)):
+                count += 1
+                if count % _LISTED_AT_ONCE == 1 and count > 1:
+                    self.requests["write"] += 1
                 yield self._own(found)
 
     async def delete(self, key: str) -> None:
@@ -98,7 +105,7 @@ class GroupStore:
     @contextmanager
     def _counted(self, operation: str) -> Iterator[None]:
         began_s, success = self._clock.monotonic(), "false"
-        self.requests["write" if operation in _WRITES else "read"] += 1
+        self.requests[_CLASSES.get(operation, "read")] += 1
         try:
             yield
             success = "true"

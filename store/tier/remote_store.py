@@ -62,6 +62,11 @@ class Access:
     max_retries: int = 2
 
 
+def writes_of(size_bytes: int, *, is_stream: bool) -> int:
+    """Return how many requests `RemoteStore.put` makes for an object: one, or begin, parts and end of an upload."""
+    return 2 + max(1, -(-size_bytes // _PART_BYTES)) if is_stream or size_bytes > _PART_BYTES else 1
+
+
 def open_store(url: str, access: Access | None = None) -> "RemoteStore":
     """Return the store at `url`.  Makes no request.  Raises `ConfigError` that says what is wrong with the URL."""
     try:

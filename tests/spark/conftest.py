@@ -58,7 +58,7 @@ def read_rows(
     given = SourceOptions(paths=tuple(str(path) for path in paths), reading=reading, **options)
     rows = rows if rows is not None else RowFilter(given.topics, given.topic_pattern, given.times)
     found: list[dict[str, Any]] = []
-    for task in plan(given, rows):
+    for task in plan(given, rows).tasks:
         for span in task:
             decoding = decode or given.decoding(span.store.broker_name)
             for arrays, count in read_span(span, columns, rows, decoding):

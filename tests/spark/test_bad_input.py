@@ -436,7 +436,7 @@ def test_two_stores_of_one_name(tmp_path: Path) -> None:
 def test_a_segment_that_becomes_shorter_after_it_was_planned(store: Path, index: int) -> None:
     """A mapping of what is not there any more would kill the process."""
     options = SourceOptions(paths=(str(store),))
-    spans = [span for task in plan(options, RowFilter()) for span in task]
+    spans = [span for task in plan(options, RowFilter()).tasks for span in task]
     shortened = segments(store)[index]
     os.truncate(shortened, 3000)
     [span] = [span for span in spans if span.segment.path == shortened]

@@ -200,7 +200,7 @@ def test_reads_while_a_broker_appends_and_rolls(tmp_path: Path) -> None:
         with Sender(broker) as sender:
             seen = reads = 0
             while (seen < 1500 or reads < 8) and sender.failure is None:
-                rows = rows_of(leased_plan(options, RowFilter())[0], options)
+                rows = rows_of(leased_plan(options, RowFilter())[0].tasks, options)
                 assert_without_gaps(rows)
                 assert len(rows) >= seen
                 seen, reads = len(rows), reads + 1
@@ -208,7 +208,7 @@ def test_reads_while_a_broker_appends_and_rolls(tmp_path: Path) -> None:
         assert len(list((broker.store / "commitlog").iterdir())) > 5
         broker.stop()
         assert not (broker.store / CONFIRM_MARK).exists()
-        assert len(rows_of(leased_plan(options, RowFilter())[0], options)) >= sender.sent
+        assert len(rows_of(leased_plan(options, RowFilter())[0].tasks, options)) >= sender.sent
 
 
 def test_a_lease_keeps_what_a_query_planned_and_without_one_it_says_what_is_lost(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_lease_keeps_what_a_query_planned_and_without_one_it_says_what_is_lost
             wait_until(sender, lambda: min(names(log)) > 0)  # they expire
             options = options_of(broker.store)
             for _ in range(10):
-                tasks, leases = leased_plan(options, RowFilter())
+                planned, leases = leased_plan(options, RowFilter())
                 assert leases
                 last = max(names(log))
                 wait_until(sender, lambda last=last: max(names(log)) > last + 4 * SEGMENT_BYTES)
@@ -227,7 +227,7 @@ def test_a_lease_keeps_what_a_query_planned_and_without_one_it_says_what_is_lost
                     break  # else the broker had decided on a segment before it saw the lease
             wait_until(sender, lambda: max(names(log)) > last + 8 * SEGMENT_BYTES)
             assert min(names(log)) <= leases[0].from_offset
-            assert_without_gaps(rows_of(tasks, options))
+            assert_without_gaps(rows_of(planned.tasks, options))
             for name in Leases(broker.store).list():  # one of them came too late, perhaps
                 Leases(broker.store).release(name, "spark")
             # The plan of a query that holds nothing.

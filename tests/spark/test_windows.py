@@ -43,7 +43,7 @@ def written(root: Path, rows: list[Row], **shape: int) -> StoreBuilder:
 
 def spans_of(root: Path, **options: object) -> list[Span]:
     chosen = SourceOptions(paths=(str(root),), **options)  # type: ignore[arg-type]
-    return [span for task in plan(chosen, RowFilter(chosen.topics)) for span in task]
+    return [span for task in plan(chosen, RowFilter(chosen.topics)).tasks for span in task]
 
 
 def with_compressed_bodies(rows: list[Row]) -> list[Row]:

@@ -30,7 +30,7 @@ def store_of(root: Path, undispatched: int = 0, rows: int = 600) -> StoreBuilder
 
 def planned(root: Path, **options: Any) -> list[Any]:
     given = SourceOptions(paths=(str(root),), **options)
-    return plan(given, RowFilter(given.topics, given.topic_pattern, given.times))
+    return plan(given, RowFilter(given.topics, given.topic_pattern, given.times)).tasks
 
 
 @pytest.mark.parametrize("topics", [frozenset({"t41"}), None])

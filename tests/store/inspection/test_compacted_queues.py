@@ -17,10 +17,13 @@ from tests.store.rig import Stores
 _KEYS = 5
 
 
-def compacted(stores: Stores, deletes: bool = False) -> Path:
-    """A stopped store whose topic was compacted; return the directory of its only compacted queue."""
+def compacted(stores: Stores, deletes: bool = False, count: int = 40, past: int = 0) -> Path:
+    """A stopped store whose topic was compacted; return the directory of its only compacted queue.
+
+    After `past` messages the compaction ended; 0: after all of them.
+    """
     store = stores.open()
-    for number in range(40):
+    for number in range(count):
         store.append([price(f"k{number % _KEYS}", b"body %d" % number)])
     if deletes:
         store.append([price("k0", b"")])
@@ -29,7 +32,7 @@ def compacted(stores: Stores, deletes: bool = False) -> Path:
     directory = config.store_path_root_dir / DIRECTORY / TOPIC / "0"
     directory.mkdir(parents=True)
     work = Work(
-        TOPIC, 0, 0, 41 if deletes else 40, end, Manifest(), directory,
+        TOPIC, 0, 0, past or count + deletes, end, Manifest(), directory,
         config.store_path_root_dir / "consumequeue" / TOPIC / "0", config.consume_queue_file_bytes,
         config.commit_log_path, config.mapped_file_size_commit_log,
     )  # fmt: skip

@@ -19,11 +19,15 @@ class HttpFaultProxy:
         self._random = random.Random(seed)
         self.faults = 0.0
         self.met: Counter[str] = Counter()
+        self.served: Counter[str] = Counter()  # by method; LIST is a GET that lists, DELETE also a POST that deletes
         self.address = ""
 
     async def __aenter__(self) -> "HttpFaultProxy":
         self._session = ClientSession(timeout=ClientTimeout(total=20), auto_decompress=False)
-        server = web.Server(self._serve)
+        loop = asyncio.get_running_loop()
+        server = web.Server(
+            self._serve, request_factory=lambda *parts: web.BaseRequest(*parts, loop, client_max_size=1 << 30)
+        )
         self._runner = web.ServerRunner(server)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -38,6 +42,8 @@ class HttpFaultProxy:
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
+        asked = str(request.rel_url)
+        self.served["LIST" if "list-type" in asked else "DELETE" if asked.endswith("?delete") else request.method] += 1
         fault = self._random.choice(_FAULTS) if self._random.random() < self.faults else ""
         self.met[fault] += 1
         if fault == "refuse":

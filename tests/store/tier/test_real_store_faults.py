@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -105,3 +106,32 @@ async def test_two_masters_that_both_believe_do_not_harm_each_other(stores: Stor
     manifest = check_archive(await copy_of(url, endpoint, stores), source)
     assert manifest is not None
     assert manifest.uploaded_end == end
+
+
+async def test_requests_are_counted_as_the_store_gets_them(stores: Stores, endpoint: str) -> None:
+    async with HttpFaultProxy(endpoint, 1) as proxy:
+        proxy.faults = 0.0
+        group = GroupStore(open_store(bucket_at(endpoint, "bill"), access_to(proxy.address)), "g", stores.clock)
+
+        async def pieces(count: int) -> AsyncIterator[bytes]:
+            for _ in range(count):
+                yield bytes(3 << 20)
+
+        await group.put("small", b"x")
+        await group.put("large", bytes(9 << 20))
+        await group.put("stream", pieces(1))
+        await group.put("parts", pieces(7))
+        await group.put_if("manifest", b"x", None)
+        await group.get("large", 1 << 30)
+        await group.get_range("large", 5, 9)
+        await group.head("large")
+        assert sum([len(piece) async for piece in group.stream("parts")]) == 21 << 20
+        assert len([found async for found in group.list("")]) == 5
+        await group.delete("small")
+    methods = Counter(proxy.served)
+    is_list = methods.pop("LIST")
+    assert group.requests["write"] == methods["PUT"] + methods["POST"] + is_list
+    assert group.requests["read"] == methods["GET"] + methods["HEAD"]
+    assert group.requests["delete"] == methods["DELETE"] == 1
+    assert group.uploaded_bytes == 2 + (9 + 3 + 21 << 20)
+    assert group.downloaded_bytes == (9 << 20) + 4 + (21 << 20)
