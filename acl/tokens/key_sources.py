@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 _DISCOVERY: Final = "/.well-known/openid-configuration"
 # How long a source that never had keys waits for the next attempt, in s.
 _FIRST_RETRY_S: Final = 5.0
+# Keys that a trouble names.
+_MAX_NAMED: Final = 5
+_LOST: Final = "no longer has these keys"
 FileState = tuple[int, int, int]
 Parse = Callable[[bytes, str], tuple[VerificationKey, ...]]
 
@@ -43,6 +46,7 @@ class _KeyFile:
     parse: Parse
     keys: tuple[VerificationKey, ...] = ()
     state: FileState | None = None
+    trouble: str = ""
 
     def read(self) -> None:
         """Read the keys.  Raises ConfigError."""
@@ -51,7 +55,8 @@ class _KeyFile:
             content = read_regular(self.path, MAX_FILE_BYTES)
         except OSError as error:
             raise ConfigError(f"{self.path}: {error.strerror}") from None
-        self.keys = self.parse(content, str(self.path))
+        before, self.keys = self.keys, self.parse(content, str(self.path))
+        self.trouble = _lost(before, self.keys)
 
     def look(self) -> bool:
         """Read the keys again if the file has changed; return whether they are new."""
@@ -60,6 +65,7 @@ class _KeyFile:
         try:
             self.read()
         except ConfigError as error:
+            self.trouble = f"cannot be read, the old keys stay: {error}"
             logger.warning("event=token_keys_kept file=%s reason=%r", self.path, str(error))
             return False
         logger.info("event=token_keys_read file=%s keys=%d", self.path, len(self.keys))
@@ -73,7 +79,15 @@ class _Issuer:
     keys: tuple[VerificationKey, ...] = ()
     fetched_at: float | None = None  # of the last attempt, s of a clock that never steps back
     is_wanted: bool = True
+    trouble: str = ""
     content: bytes = field(default=b"", repr=False)
+
+
+def _lost(before: Sequence[VerificationKey], after: Sequence[VerificationKey]) -> str:
+    """Return which keys a source no longer has; empty if none is missing."""
+    known = {key.key_id for key in after}
+    lost = [key.key_id or "(without an id)" for key in before if key.key_id not in known]
+    return f"{_LOST}: {', '.join(lost[:_MAX_NAMED])}" if lost else ""
 
 
 class KeySources:
@@ -157,9 +171,13 @@ class KeySources:
                 "event=token_keys_kept issuer=%s keys=%d reason=%r", source.name, len(source.keys), str(error)
             )
             source.is_wanted = True
+            kept = "the old keys stay" if source.keys else "it has no keys, so its tokens are refused"
+            source.trouble = f"cannot be fetched, {kept}: {error}"
             return
         if content == source.content:
+            source.trouble = source.trouble if source.trouble.startswith(_LOST) else ""
             return
+        source.trouble = _lost(source.keys, keys)
         source.keys, source.content = keys, content
         self.generation += 1
         logger.info("event=token_keys_fetched issuer=%s keys=%d", source.name, len(keys))
@@ -173,6 +191,12 @@ class KeySources:
             url = found.jwks_uri
         content = self._fetch(url)
         return public_keys(content, url), content
+
+    def troubles(self) -> list[str]:
+        """Return which sources cannot be read, or have lost keys since the change before, with why."""
+        files = ((str(file.path), file.trouble) for files in self._files.values() for file in files)
+        issuers = ((source.name, source.trouble) for source in self._issuers.values())
+        return [f"{name} {trouble}" for name, trouble in (*files, *issuers) if trouble]
 
     @property
     def is_fetching(self) -> bool:

@@ -35,6 +35,9 @@ MAX_REFUSED: Final = 16_384
 _MAX_CHECKED: Final = 32
 # Keys that are tried for one token: several without an id may have the same algorithm.
 _MAX_TRIED: Final = 8
+# The last part of a token's life; of one that does not say when it began, this is the life.
+_LAST_PART: Final = 0.1
+_UNKNOWN_LIFE_S: Final = 36_000.0
 
 
 def _end(token: VerifiedToken, cause: str) -> None:
@@ -136,6 +139,24 @@ class Tokens:
                 self.verify(token.text).bearers.update(token.bearers)
             except RequestError:
                 _end(token, "key_withdrawn")
+
+    def not_renewed(self) -> list[tuple[VerifiedToken, float]]:
+        """Return the tokens of open connections that have less than a tenth of their life left, and the s left.
+
+        A client that renews its tokens has presented the next one by then.
+        """
+        now_s, found = self._now_s(), []
+        for token in self._verified.values():
+            if token.expires_at_s is not None and token.bearers:
+                left_s = token.expires_at_s - now_s
+                life_s = _UNKNOWN_LIFE_S if token.issued_at_s is None else token.expires_at_s - token.issued_at_s
+                if 0 < left_s < life_s * _LAST_PART:
+                    found.append((token, left_s))
+        return found
+
+    def key_troubles(self) -> list[str]:
+        """Return which sources of keys cannot be read, or have lost keys, with why."""
+        return self._keys.troubles()
 
     async def close(self) -> None:
         """Stop what is being fetched."""

@@ -27,12 +27,15 @@ from broker.replicated_table import ReplicatedTable
 from broker.service import Service
 from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, ProtocolError, StoreError
+from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.routes import Route
 
 logger = logging.getLogger(__name__)
 
 _SAVE_S: Final = 1.0
+# Users that a figure names.
+_MAX_NAMED: Final = 10
 _PURPOSE: Final = "sprocket: users and acls from a master to its slaves"
 
 
@@ -100,6 +103,22 @@ class Users(Service):
         """Return the periodic save of replicated users, and the look at tokens."""
         saves = [Periodic("auth_tables", _SAVE_S, self._save_received)] if self.is_kept else []
         return saves if self.tokens is None else [*saves, Periodic("tokens", LOOK_S, self.tokens.look)]
+
+    def figures(self) -> list[Declared]:
+        """Return what operators should know of tokens: empty texts if there is nothing."""
+
+        def users() -> str:
+            found = [] if self.tokens is None else self.tokens.not_renewed()
+            found.sort(key=lambda one: one[1])
+            shown = [f"{token.user} ({len(token.bearers)} connections, {s:.0f} s)" for token, s in found[:_MAX_NAMED]]
+            return ", ".join(shown)
+
+        def troubles() -> str:
+            return "" if self.tokens is None else "; ".join(self.tokens.key_troubles())
+
+        ending = "users of open connections whose token has less than a tenth of its life left, and was not renewed"
+        sources = "sources of the keys of tokens that cannot be read or fetched, or have lost keys, and why"
+        return [Figure("tokensNotRenewed", ending, users), Figure("tokenKeyTroubles", sources, troubles)]
 
     async def _save_received(self) -> None:
         content, self._unsaved = self._unsaved, None

@@ -24,6 +24,8 @@ _SKEW_MS: Final = 1_000.0
 _LARGE_SKEW_MS: Final = 10_000.0
 _DAYS: Final = 30
 _NETWORK_FILE_SYSTEMS: Final = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
+# Dimensions of quotas that lie within others.
+_JUDGED: Final = ("topic", "group", "namespace")
 _MEMORY_FILE_SYSTEMS: Final = ("tmpfs", "ramfs")
 
 
@@ -285,12 +287,25 @@ def _quotas(cluster: Cluster) -> Iterator[Finding]:
     yield from found or [Finding("quotas", Level.OK, text)]
 
 
-def _wider(topic: str, quotas: "Mapping[str, Quota]") -> "Iterator[Quota]":
-    """Yield the hard quotas, other than those of topics, that all who send to a topic or read it share or have each."""
-    namespace = namespace_of(topic)
+def _tokens(cluster: Cluster) -> Iterator[Finding]:
+    """Judge what brokers tell of tokens.  Without tokens there is no finding."""
+    for broker in cluster.brokers:
+        if broker.tokens_not_renewed:
+            users = broker.tokens_not_renewed
+            text = f"{broker.address}: tokens end soon, and their clients have not renewed them: {users}"
+            advice = "give these clients a new token, or let them fetch it: connect(credentials=an async function)"
+            yield Finding("tokens", Level.WARNING, text, advice)
+        if broker.token_key_troubles:
+            advice = "put the key back, or let the issuer answer; tokens of a key that is gone are refused"
+            yield Finding("tokens", Level.WARNING, f"{broker.address}: {broker.token_key_troubles}", advice)
+
+
+def _wider(dimension: str, name: str, quotas: "Mapping[str, Quota]") -> "Iterator[Quota]":
+    """Yield the hard quotas that all who use a topic, a group or a namespace share with others, or have each."""
+    namespace = name if dimension == "namespace" else namespace_of(name)
     tenant, separator, _ = namespace.partition(TENANT_SEPARATOR)
-    names: list[tuple[str, ...]] = [("account:*",), ("address:*",)]
-    if namespace:
+    names: list[tuple[str, ...]] = [] if dimension == "namespace" else [("account:*",), ("address:*",)]
+    if namespace and dimension != "namespace":
         names.append((f"namespace:{namespace}", "namespace:*"))
     if separator:
         names.append((f"tenant:{tenant}", "tenant:*"))
@@ -302,22 +317,22 @@ def _wider(topic: str, quotas: "Mapping[str, Quota]") -> "Iterator[Quota]":
 
 def _contradictions(quotas: "Mapping[str, Quota]", topics: frozenset[str]) -> Iterator[Finding]:
     for name, quota in sorted(quotas.items()):
-        dimension, _, topic = name.partition(":")
-        if dimension != "topic" or topic.endswith("*"):
+        dimension, _, pattern = name.partition(":")
+        if dimension not in _JUDGED or pattern.endswith("*"):
             continue
-        if topics and topic not in topics:
+        if dimension == "topic" and topics and pattern not in topics:
             yield Finding(
                 "quotas", Level.WARNING, f"quota {name}: there is no such topic", f"`sprocket quota delete {name}`"
             )
-        for wider in _wider(topic, quotas):
+        for wider in _wider(dimension, pattern, quotas):
             for kind in ("messages_in", "bytes_in", "messages_out", "bytes_out", "requests"):
                 allowed = getattr(wider, kind)
                 if allowed and getattr(quota, kind) > allowed:
                     text = f"quota {name}: {kind} is above the {allowed} that {wider.name} leaves"
-                    advice = f"lower it, raise {wider.name}, or give those who use this topic a quota of their own"
+                    advice = f"lower it, raise {wider.name}, or give the users of this {dimension} their own quota"
                     yield Finding("quotas", Level.WARNING, text, advice)
 
 
 _CLUSTER: Final[tuple[Callable[[Cluster], Iterator[Finding]], ...]] = (
-    _name_servers, _routes, _clocks, _versions, _cluster_settings, _quotas,
+    _name_servers, _routes, _clocks, _versions, _cluster_settings, _quotas, _tokens,
 )  # fmt: skip

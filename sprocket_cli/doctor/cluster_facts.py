@@ -93,6 +93,7 @@ async def _state(admin: "AdminClient", address: str, name: str, broker_id: int, 
     return BrokerState(
         name, broker_id, address, version=info.get("brokerVersionDesc", ""),
         sprocket_version=info.get("sprocketVersion", ""), keys=keys, quotas=quotas,
+        tokens_not_renewed=info.get("tokensNotRenewed", ""), token_key_troubles=info.get("tokenKeyTroubles", ""),
         skew_ms=None if there_ms is None else there_ms - (asked_ms + answered_ms) / 2,
         skew_error_ms=_RUNTIME_ERROR_MS + (answered_ms - asked_ms) / 2,
     )  # fmt: skip

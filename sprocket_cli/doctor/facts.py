@@ -86,6 +86,8 @@ class BrokerState:
     skew_error_ms: float = 0.0
     keys: Mapping[str, str] = field(default_factory=dict)
     quotas: "Mapping[str, Quota] | None" = None  # None: it does not tell, or has no quotas
+    tokens_not_renewed: str = ""  # users whose tokens are about to end
+    token_key_troubles: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from acl.tokens.settings import TokenSettings
 from acl.tokens.tokens import NotVerified, Tokens
 from acl.tokens.verification_keys import MAX_FILE_BYTES
 from sprocket.common.errors import RequestError
-from tests.acl.tokens.makers import key, token
+from tests.acl.tokens.makers import key, token, verifier
 from tests.clock import ManualClock
 
 ISSUER, KEYS = "https://issuer.example", "https://issuer.example/keys"
@@ -190,3 +190,51 @@ def test_a_fetch_has_limits_on_bytes_and_time_and_follows_nothing() -> None:
     for url in ("file:///etc/passwd", "ftp://127.0.0.1/keys", "https:///keys", "gopher://x"):
         with pytest.raises(ValueError, match="no URL that may be fetched"):
             fetched(url)
+
+
+async def test_operators_are_told_of_sources_that_fail_and_of_keys_that_are_gone(tmp_path: Path) -> None:
+    first, second = key("ES256"), key("ES256", "second")
+    server = Server(Site(first))
+    await server.look()
+    assert server.tokens.key_troubles() == []
+    page = server.site.pages.pop(KEYS)
+    await server.look(later_s=100_000)
+    (trouble,) = server.tokens.key_troubles()
+    assert trouble == f"{ISSUER} cannot be fetched, the old keys stay: no route"
+    server.site.pages[KEYS] = page
+    await server.look(later_s=100_000)
+    assert server.tokens.key_troubles() == []
+    server.site.pages[KEYS] = key_set(second)
+    await server.look(later_s=100_000)
+    (trouble,) = server.tokens.key_troubles()
+    assert trouble == f"{ISSUER} no longer has these keys: {first['kid']}"
+    await server.look(later_s=100_000)
+    assert server.tokens.key_troubles() == [trouble]
+
+
+def test_operators_are_told_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    server = verifier(tmp_path, key("ES256"))
+    server.look()
+    assert server.key_troubles() == []
+    (tmp_path / "public.json").write_text("{")
+    server.look()
+    (trouble,) = server.key_troubles()
+    assert "public.json cannot be read, the old keys stay" in trouble
+
+
+def test_operators_are_told_of_tokens_that_are_not_renewed(tmp_path: Path) -> None:
+    clock = ManualClock()
+    server = verifier(tmp_path, key("ES256"), clock=clock)
+    connection = Closable()
+    one = server.verify(token(key("ES256"), clock.wall_ms() / 1000, life_s=600))
+    clock.advance(560)
+    assert server.not_renewed() == []  # nobody holds it
+    one.bearers.add(connection)
+    ((found, left_s),) = server.not_renewed()
+    assert found is one and 0 < left_s <= 60
+    one.bearers.discard(connection)  # a newer one came
+    assert server.not_renewed() == []
+
+
+class Closable:
+    def close(self) -> None: ...

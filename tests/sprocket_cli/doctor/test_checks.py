@@ -163,7 +163,26 @@ def test_a_topic_with_more_than_its_namespace_or_tenant_is_found() -> None:
     wide = Quota("namespace:*", messages_in=5)
     (found,) = texts(wide)
     assert "messages_in is above the 5 that namespace:* leaves" in found
-    (found,) = texts(wide, Quota("namespace:shop|orders", messages_in=50), Quota("tenant:shop", messages_in=9))
-    assert "above the 9 that tenant:shop leaves" in found
+    found_of = texts(wide, Quota("namespace:shop|orders", messages_in=50), Quota("tenant:shop", messages_in=9))
+    assert [text.partition(":")[0] for text in found_of] == ["quota namespace", "quota topic"]
+    assert all("above the 9 that tenant:shop leaves" in text for text in found_of)
+    (found,) = texts(Quota("namespace:shop|sales", messages_in=9), Quota("tenant:shop", messages_in=20, requests=5))
+    assert found.endswith("the same at each master")
+    (found,) = texts(Quota("namespace:shop|sales", messages_in=90), Quota("tenant:shop", messages_in=20))
+    assert found == "quota namespace:shop|sales: messages_in is above the 20 that tenant:shop leaves"
+    (found,) = texts(Quota("group:shop|sales%G", bytes_out=90), Quota("namespace:shop|sales", bytes_out=20))
+    assert found == "quota group:shop|sales%G: bytes_out is above the 20 that namespace:shop|sales leaves"
     (found,) = texts(replace_struct(wide, is_soft=True), Quota("topic:shop|*", storage_bytes=1))
     assert found.endswith("bound what consumers can read, not the log on the disk")
+
+
+def test_tokens_that_end_and_keys_that_are_gone_are_found() -> None:
+    def texts(broker: BrokerState) -> list[str]:
+        found = findings(Facts(MACHINE, None, replace(CLUSTER, brokers=[broker])))
+        return [one.text for one in found if one.check == "tokens"]
+
+    assert texts(MASTER) == []
+    (found,) = texts(replace(MASTER, tokens_not_renewed="billing (2 connections, 30 s)"))
+    assert found == "h:1: tokens end soon, and their clients have not renewed them: billing (2 connections, 30 s)"
+    (found,) = texts(replace(MASTER, token_key_troubles="https://issuer cannot be fetched"))
+    assert found.startswith("h:1: https://issuer cannot be fetched")
