@@ -20,8 +20,7 @@ class H2cornServer:
         self._handlers = handlers
         self._config = config
         self._is_shared = is_shared
-        write_s = config.grpc_write_timeout_millis / 1000
-        self._limits = Limits(config.max_request_bytes, config.grpc_max_inbound_metadata_size, write_s)
+        self._limits = Limits(config.max_request_bytes, config.grpc_max_inbound_metadata_size)
         self._ports: list[H2cornPort] = []
 
     def listen(self, host: str, port: int, certificate: Certificate | None = None) -> int:
@@ -87,7 +86,9 @@ async def _run(handler: Handler, exchange: H2cornExchange) -> None:
     try:
         await handler.serve(exchange)
         await exchange.end()
-        is_taken = exchange.not_taken is None or await exchange.is_taken()
+        if exchange.not_taken is not None:
+            await exchange.taken()
+        is_taken = True
     finally:
         if exchange.not_taken is not None and not is_taken:
             exchange.not_taken()

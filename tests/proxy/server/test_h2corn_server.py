@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from typing import Any
 
 import grpc
@@ -13,7 +14,8 @@ from proxy.server.protocol import Handler, Stream
 from sprocket.common.errors import ConfigError
 from tests.waiting import until
 
-_CONFIG = ProxyConfig(grpc_server=H2CORN, grpc_write_timeout_millis=300)
+_WRITE_S = 0.4
+_CONFIG = ProxyConfig(grpc_server=H2CORN, grpc_write_timeout_millis=int(_WRITE_S * 1000))
 # So a client takes 64 KiB before it reads.
 _SMALL_WINDOW = [("grpc.http2.lookahead_bytes", 65_536), ("grpc.http2.bdp_probe", 0)]
 
@@ -54,6 +56,33 @@ async def test_answer_that_is_not_read_is_undone(parts: int) -> None:
         await until(lambda: answers.not_taken == 1)
         assert answers.ended == 1
     await server.stop()
+
+
+async def test_answer_of_a_call_that_is_cancelled_is_undone() -> None:
+    answers = Answers(5)
+    server, port = _made(answers)
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_SMALL_WINDOW) as channel:
+        stream = channel.unary_stream("/Test/Answers")(b"")
+        await stream.read()
+        await asyncio.sleep(0.1)
+        stream.cancel()
+        await until(lambda: answers.not_taken == 1)
+    await server.stop()
+
+
+async def test_answer_that_is_read_slowly_stays() -> None:
+    answers = Answers(10)
+    server, port = _made(answers)
+    await server.start()
+    begin = time.monotonic()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_SMALL_WINDOW) as channel:
+        async for _ in channel.unary_stream("/Test/Answers")(b""):
+            await asyncio.sleep(0.1)
+        assert time.monotonic() - begin > 2 * _WRITE_S
+        await asyncio.sleep(0.1)  # a client that goes is one that has not taken its answer
+    await server.stop()
+    assert (answers.ended, answers.not_taken) == (1, 0)
 
 
 async def test_answer_that_is_read_stays() -> None:
