@@ -27,6 +27,7 @@ from sprocket.metrics.settings import ExporterType, MetricsSettings
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 _MODES: Final = ("CLUSTER", "LOCAL")
+AUTO: Final = "auto"
 GRPCIO: Final = "grpcio"
 H2CORN: Final = "h2corn"
 _BESIDE_BODY_BYTES: Final = 1024 * 1024
@@ -55,8 +56,9 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     )
     grpc_server: str = text_setting(
         "grpcServer",
-        GRPCIO,
-        "HTTP/2 server of the gRPC ports: grpcio, or h2corn of the extra h2corn.  A key of Sprocket.",
+        AUTO,
+        "HTTP/2 server of the gRPC ports: h2corn, grpcio, or auto: h2corn where it is installed, grpcio elsewhere.  "
+        "A key of Sprocket.",
     )
     remoting_listen_port: int = int_setting(
         "remotingListenPort", 8080,
@@ -281,8 +283,8 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
                     f"metricsPromExporterPort = {self.metrics_prom_exporter_port}: {self.proxy_processes} processes "
                     f"take as many ports from it on; allowed is 1 to {highest}"
                 )
-        if self.grpc_server not in (GRPCIO, H2CORN):
-            raise ConfigError(f"grpcServer = {self.grpc_server!r}: allowed is {GRPCIO} or {H2CORN}")
+        if self.grpc_server not in (AUTO, GRPCIO, H2CORN):
+            raise ConfigError(f"grpcServer = {self.grpc_server!r}: allowed is {AUTO}, {GRPCIO} or {H2CORN}")
         if self.tls_server_mode not in ("disabled", "permissive", "enforcing"):
             raise ConfigError(f"tlsServerMode = {self.tls_server_mode!r}: allowed is disabled, permissive or enforcing")
         if self.metric_collector_mode.lower() not in ("off", "on", "proxy"):

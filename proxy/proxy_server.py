@@ -56,6 +56,7 @@ from proxy.remoting.relay_routes import RelayRoutes, StoredMessages
 from proxy.remoting.remoting_ports import RemotingPorts, TransactionChecks
 from proxy.remoting.topic_routes import TopicRoutes
 from proxy.server.call import Call
+from proxy.server.choice import chosen
 from proxy.server.dispatcher import Dispatcher, Limits, Methods, Streaming
 from proxy.server.intake import Intake
 from proxy.server.port import PeerBehind, Port
@@ -318,7 +319,7 @@ class Proxy:
         except SprocketError as error:
             self._on_fatal(error)
             raise
-        logger.info("event=proxy_serving cluster=%s", self.config.rocketmq_cluster_name)
+        logger.info("event=proxy_serving cluster=%s server=%s", self.config.rocketmq_cluster_name, chosen(self.config))
 
     def _say_waiting(self) -> None:
         logger.warning(

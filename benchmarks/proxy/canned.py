@@ -1,14 +1,16 @@
 """Control: a gRPC server that answers every send, receive and acknowledgement with the same bytes.
 
-    python -m benchmarks.proxy.canned asyncio|uvloop|threads
+    python -m benchmarks.proxy.canned asyncio|uvloop|threads|h2corn
     python -m benchmarks.proxy.canned relay ADDRESS
 
-It reads no message and asks no broker, so it shows what grpcio's server costs alone.  `relay` is `uvloop`, where each
+It reads no message and asks no broker, so it shows what grpcio's server costs alone, and with `h2corn` that one.
+`relay` is `uvloop`, where each
 send and acknowledgement waits for the answer of the broker at ADDRESS to one small request.  So it shows what any proxy
 on grpcio costs at least.  It prints its port.
 """
 
 import asyncio
+import struct
 import sys
 import threading
 import time
@@ -20,10 +22,11 @@ from typing import Any, Final
 import grpc
 import uvloop
 
-from proxy.config import ProxyConfig
+from proxy.config import H2CORN, ProxyConfig
 from proxy.convert.settings import merged
 from proxy.server.dispatcher import SERVICE
 from proxy.server.grpcio_server import options
+from proxy.server.h2corn_port import H2cornPort
 from proxy.status import OK
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import timestamp
@@ -33,12 +36,13 @@ from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC
 
 RELAY: Final = "relay"
-KINDS: Final = ("asyncio", "uvloop", "threads", RELAY)
+KINDS: Final = ("asyncio", "uvloop", "threads", H2CORN, RELAY)
 # Messages of one answer to a receive: as many as `compat.grpc.Bench` asks for.
 _BATCH: Final = 32
 _BODY: Final = bytes(1024)
 _THREADS: Final = 16
 _MILLION: Final = 1_000_000
+_GRPC_HEAD: Final = 5
 
 
 def _send_answer() -> bytes:
@@ -179,6 +183,44 @@ def _serve_in_threads() -> None:
     threading.Event().wait()
 
 
+_HEAD: Final = {"type": "http.response.start", "status": 200, "trailers": True,
+                "headers": [(b"content-type", b"application/grpc")]}  # fmt: skip
+_TRAILERS: Final = {"type": "http.response.trailers", "headers": [(b"grpc-status", b"0")]}
+
+
+async def _answer_http(scope: Any, receive: Any, send: Any) -> None:
+    """Answer a call over ASGI with nothing of the proxy between; each event has one message of the client."""
+    name = scope["path"].rpartition("/")[2]
+    del scope
+    await send(_HEAD)
+    while (event := await receive())["type"] == "http.request":
+        raw, is_last = event.get("body", b"")[_GRPC_HEAD:], not event.get("more_body", False)
+        parts: list[bytes | None] = []
+        if raw:
+            if name == "ReceiveMessage":
+                parts += _received(raw)
+            else:
+                parts.append(_settings(raw) if name == "Telemetry" else _UNARY[name](raw))
+        del raw
+        for part in parts:
+            if part is not None:
+                body = struct.pack(">BI", 0, len(part)) + part
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        if is_last:
+            break
+    if event["type"] != "http.request":
+        await asyncio.Event().wait()  # h2corn cancels the task of a client that has gone
+    await send({"type": "http.response.body", "body": b""})
+    await send(_TRAILERS)
+
+
+async def _serve_h2corn() -> None:
+    port = H2cornPort("127.0.0.1", 0, ProxyConfig(), None, _answer_http, is_shared=False)
+    await port.start()
+    print(port.number, flush=True)
+    await asyncio.Event().wait()
+
+
 def main() -> None:
     """Serve until a signal."""
     kind, *address = sys.argv[1:] or [""]
@@ -188,6 +230,8 @@ def main() -> None:
         raise SystemExit(f"{RELAY} alone takes the address of a broker")
     if kind == "threads":
         _serve_in_threads()
+    elif kind == H2CORN:
+        uvloop.run(_serve_h2corn())
     elif kind == RELAY:
         uvloop.run(_serve(address[0]))
     elif kind == "uvloop":

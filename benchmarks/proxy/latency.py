@@ -22,14 +22,14 @@ from sprocket.testing import Broker
 from tests.compat.proxies.proxy_rig import prepare
 
 # The first clients of a server take what it then has for the next ones, too.
-_FIRST: Final = 50
+FIRST: Final = 50
 
 
 @contextlib.contextmanager
-def others(server: Server, count: int, unread: int = 0) -> Iterator[None]:
+def others(server: Server, count: int, unread: int = 0, on_one: int = 1) -> Iterator[None]:
     """Connect clients that are idle, and some that do not read, to a server until the end of the block."""
     command = [sys.executable, "-m", "benchmarks.proxy.idle_clients", server.endpoints.rpartition(":")[2]]
-    command += [topic_of(server.kind), str(count), "--unread", str(unread)]
+    command += [topic_of(server.kind), str(count), "--unread", str(unread), "--on-one", str(on_one)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     try:
@@ -69,7 +69,7 @@ def main() -> None:
         running.callback(client.end)
         for server in servers:
             warm_up(client, servers, server, options)
-            with others(server, _FIRST):
+            with others(server, FIRST):
                 pass
         show("alone", servers, sends(client, servers, options))
         for server in servers:

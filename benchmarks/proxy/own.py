@@ -54,7 +54,7 @@ _METADATA: Final = [
 _TOPIC: Final = wire.Resource(name="Bench")
 _GROUP: Final = wire.Resource(name="readers")
 _BATCH: Final = 32
-_INVISIBLE_MS: Final = 60_000
+_INVISIBLE_MS: Final = 600_000
 
 
 def _send_request() -> bytes:
@@ -155,12 +155,12 @@ class _Bench:
         clients = Clients(monotonic, silent_s=60, lost_s=60)
         self.held = HeldHandles()
         loop = asyncio.get_running_loop()
+        none: Any = None  # what no call here asks for
         renewal = Renewal(self.held, brokers, metadata, config, Connections(monotonic), loop.create_task)
-        receive = ReceiveActivity(brokers, metadata, clients, renewal, config, loop.create_task)
+        receive = ReceiveActivity(brokers, metadata, clients, renewal, config, none, loop.create_task)
         send = SendActivity(brokers, metadata, config, lambda: 0)
         ack = AckActivity(brokers, clients, renewal, config)
         admission: Any = SimpleNamespace(prove=lambda *_: None, permit=lambda *_: None)
-        none: Any = None
         unary = {"SendMessage": send.send_message, "AckMessage": ack.ack_message}
         methods = Methods(unary, {"ReceiveMessage": receive.receive_message}, none, none)
         intake, listener = Intake(1 << 28, 5 << 20), Listener("bench", 1)
@@ -186,7 +186,7 @@ class _Bench:
     async def send(self, request: bytes) -> None:
         """Send one message."""
         (answer,) = await self.call("SendMessage", request)
-        assert answer.startswith(_OK)
+        assert answer.startswith(_OK), answer
 
     async def receive(self, request: bytes) -> None:
         """Receive what the connection has, and forget it, as acknowledgements would."""
@@ -197,7 +197,7 @@ class _Bench:
     async def ack(self, request: bytes) -> None:
         """Acknowledge one message."""
         (answer,) = await self.call("AckMessage", request)
-        assert answer.startswith(_OK)
+        assert answer.startswith(_OK), answer
 
     async def works(self) -> dict[str, tuple[Callable[[], Awaitable[object]], Callable[[], None]]]:
         """Return each kind of work, with what prepares it."""

@@ -39,14 +39,14 @@ LOCAL, APACHE_LOCAL, OTHER_LOCAL = "local", "apache-local", "other-local"
 _OURS: Final = {
     OURS: {"tlsServerMode": "disabled"},
     "ours-permissive": {"tlsServerMode": "permissive"},
-    "ours-h2corn": {"tlsServerMode": "disabled", "grpcServer": "h2corn"},
-    "local-h2corn": {"tlsServerMode": "disabled", "grpcServer": "h2corn"},
+    "ours-grpcio": {"tlsServerMode": "disabled", "grpcServer": "grpcio"},
+    "local-grpcio": {"tlsServerMode": "disabled", "grpcServer": "grpcio"},
     "ours-2": {"tlsServerMode": "disabled", "proxyProcesses": "2"},
 }
 KINDS: Final = (*_OURS, APACHE, LOCAL, APACHE_LOCAL, *canned.KINDS)
 _SHOWN: Final = (*KINDS, f"{OTHER}:PATH", f"{OTHER_LOCAL}:PATH")
 # With a broker in their process.
-_LOCAL: Final = {LOCAL, APACHE_LOCAL, OTHER_LOCAL, "local-h2corn"}
+_LOCAL: Final = {LOCAL, APACHE_LOCAL, OTHER_LOCAL, "local-grpcio"}
 # A warm-up ends if the last slices of this number bring no rise by this factor.
 _WARM_SLICE_S: Final = 3.0
 _WARM_LOOK: Final = 4

@@ -31,7 +31,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "grpc": "grpc",
     "grpc_health": "proxy",
     "grpc_reflection": "proxy",
-    "h2corn": "h2corn",
+    "h2corn": "proxy",
     "google": "protobuf",
     "pydantic": "pydantic",
     "aiohttp": "dashboard",

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from proxy.config import ProxyConfig
+from proxy.config import GRPCIO, ProxyConfig
 from sprocket.testing import Broker
 from tests.compat.proxies.proxy_rig import OwnBroker, ProxyProcess
 from tests.proxy.rig import SETTINGS, AnyBroker, Rig, create_topic, running
@@ -41,13 +41,13 @@ def local_proxy(shared_broker: Broker, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def mode() -> str:
-    """The proxy's mode; modules whose tests hold in both have a fixture with both."""
+    """The proxy's mode, or its server; modules whose tests hold in several have a fixture with these."""
     return "cluster"
 
 
 @pytest.fixture
 def broker(mode: str, shared_broker: Broker, request: pytest.FixtureRequest) -> AnyBroker:
-    if mode == "cluster":
+    if mode != "local":
         return shared_broker
     process: ProxyProcess = request.getfixturevalue("local_proxy")
     assert isinstance(process.broker, OwnBroker)
@@ -55,13 +55,13 @@ def broker(mode: str, shared_broker: Broker, request: pytest.FixtureRequest) -> 
 
 
 @pytest.fixture
-async def rig(broker: AnyBroker, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+async def rig(mode: str, broker: AnyBroker, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     if isinstance(broker, OwnBroker):
         made = Rig(None, broker, request.getfixturevalue("local_proxy").port)
         yield made
         await made.close()
         return
-    async with running(broker) as made:
+    async with running(broker, **({"grpc_server": mode} if mode == GRPCIO else {})) as made:
         yield made
 
 

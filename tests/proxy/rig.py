@@ -10,7 +10,7 @@ from typing import Any, Final
 import grpc
 
 from acl.auth.settings import AuthSettings
-from proxy.config import GRPCIO, ProxyConfig
+from proxy.config import AUTO, ProxyConfig
 from proxy.proxy_server import Proxy
 from proxy.server.dispatcher import SERVICE
 from sprocket.common.clock import Clock, SystemClock
@@ -30,7 +30,7 @@ ENDPOINTS = wire.Endpoints(scheme=wire.IPv4, addresses=[wire.Address(host="127.0
 AnyBroker = Broker | OwnBroker
 # Of the proxies under test, where a test does not say otherwise.
 SETTINGS: Final[Mapping[str, Any]] = {
-    "grpc_server": os.environ.get("GRPC_SERVER", GRPCIO),
+    "grpc_server": os.environ.get("GRPC_SERVER", AUTO),
     "tls_server_mode": "disabled", "grpc_client_consumer_min_long_polling_timeout_millis": 100,
     "min_invisible_time_mills_for_recv": 1000, "topic_config_cache_refresh_seconds": 0,
     "subscription_group_config_cache_refresh_seconds": 0, "grpc_shutdown_time_seconds": 0,

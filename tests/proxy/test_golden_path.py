@@ -2,11 +2,12 @@
 
 import pytest
 
+from proxy.config import GRPCIO
 from sprocket.grpc_wire import messaging_pb2 as wire
 from tests.proxy.rig import ENDPOINTS, AnyBroker, Rig, create_group, create_topic, handle_of, message
 
 
-@pytest.fixture(params=["cluster", "local"])
+@pytest.fixture(params=["cluster", GRPCIO, "local"])
 def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -34,11 +34,18 @@ async def main(proxy: str, topic: str, group: str) -> None:
 
         async def receive(count: int) -> None:
             while count > 0:
-                for message in await consumer.receive(32, wait_s=20):
+                for message in await consumer.receive(min(32, count), wait_s=20):
                     await message.ack()
                     count -= 1
 
+        async def receive_together(count: int) -> None:
+            while count > 0:
+                found = await consumer.receive(min(32, count), wait_s=20)
+                await asyncio.gather(*(message.ack() for message in found))
+                count -= len(found)
+
         works: dict[str, Callable[[int], Awaitable[None]]] = {"send": send, "send_64": send_64, "receive": receive}
+        works["receive_together"] = receive_together
         print("{}", flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             what, count = line.split()

@@ -3,8 +3,9 @@
     python -m benchmarks.client.grpc_clients.run [--count 1000] [--rounds 5]
 
 The proxy is ours, before one broker.  Bodies have 1 KiB.  `send` sends one message after the other, `send_64` keeps 64
-outstanding, `receive` takes up to 32 at a time and acknowledges one after the other.  CPU us is for one message, of all
-threads of the client's process, and the next figure says how many messages a second of CPU is enough for.
+outstanding.  `receive` takes up to 32 at a time and acknowledges one after the other, `receive_together` all of them
+at once.  CPU us is for one message, of all threads of the client's process, and the next figure says how many messages
+a second of CPU is enough for.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
     count = options.count
-    works = {"send": count, "send_64": count, "receive": 2 * count}
+    works = {"send": count, "send_64": count, "receive": count, "receive_together": count}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = stack.enter_context(Broker(folder / "broker"))

@@ -54,9 +54,16 @@ class Client:
 
     def receive(self, count: int) -> None:
         while count > 0:
-            for message in self._consumer.receive(32, 60) or ():
+            for message in self._consumer.receive(min(32, count), 60) or ():
                 self._consumer.ack(message)
                 count -= 1
+
+    def receive_together(self, count: int) -> None:
+        while count > 0:
+            found = self._consumer.receive(min(32, count), 60) or ()
+            for future in [self._consumer.ack_async(message) for message in found]:
+                future.result()
+            count -= len(found)
 
     def shutdown(self) -> None:
         self._producer.shutdown()

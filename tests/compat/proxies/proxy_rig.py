@@ -68,7 +68,7 @@ class ProxyProcess:
         """`python` is that of another checkout, whose proxy is to run."""
         self.broker = broker
         self._python = [] if python is None else [str(python)]
-        self._settings = {**SETTINGS, "grpcServer": os.environ.get("GRPC_SERVER", "grpcio"), **(settings or {})}
+        self._settings = {**SETTINGS, "grpcServer": os.environ.get("GRPC_SERVER", "auto"), **(settings or {})}
         self._folder = folder
         self.port = free_port()
         self._remoting_port = free_port()
