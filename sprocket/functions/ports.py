@@ -29,9 +29,9 @@ from sprocket.remoting.message.properties import IDEMPOTENCE_ID, KEYS
 logger = logging.getLogger(__name__)
 
 LOADS: Final = PullSettings(pull_batch_size=1024, pull_batch_size_in_bytes=4 << 20, suspend_timeout_s=1.0)
-INPUTS: Final = PullSettings(pull_batch_size=256, pull_batch_size_in_bytes=1 << 20)
-# Pulled lists of each input topic that wait for the runner.
-_PULLED_LISTS: Final = 2
+INPUTS: Final = PullSettings(pull_batch_size=256, pull_batch_size_in_bytes=256 << 10)
+# Pulled lists of each input topic that wait for the runner: brokers send 32 messages at once.
+_PULLED_LISTS: Final = 8
 _BATCH_BYTES: Final = 1 << 20
 _PROPERTIES_BYTES: Final = 512
 # Brokers know ids for 10 minutes (idempotenceWindowMs), or less if there are many; clocks may differ by this, too.
@@ -139,6 +139,8 @@ class QueueInputs:
                 self._rest = await asyncio.wait_for(self._pulled.get(), wait_s)
             except TimeoutError:
                 return []
+        while len(self._rest) < most and not self._pulled.empty():
+            self._rest += self._pulled.get_nowait()
         taken, self._rest = self._rest[:most], self._rest[most:]
         return taken
 

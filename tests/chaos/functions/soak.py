@@ -1,7 +1,8 @@
 """The long run: ``python -m tests.chaos.functions.soak --kills 200``.
 
-Instances of a function work under load while one of them, or the broker, is killed at random moments.  Then each input
-has one effect: an output or a dead letter.  Prints a line for each kill; ends with status 1 at the first problem.
+Instances of a function work under load while one of them, or the broker, is killed at random moments, or runs twice.
+Then each input has one effect: an output or a dead letter.  Prints a line for each kill; ends with status 1 after a
+problem.
 """
 
 import argparse
@@ -42,14 +43,14 @@ class Instances:
         self._code = folder / "code.zip"
         self.module, package = pack(SOURCE)
         self._code.write_bytes(package)
-        self._children = [self._child(folder, namesrv, index) for index in range(many)]
+        self._folder, self._namesrv = folder, namesrv
+        self._children = [self._child(index) for index in range(many)]
 
-    def _child(self, folder: Path, namesrv: str, index: int) -> ChildProcess:
+    def _child(self, index: int) -> ChildProcess:
         given = InstanceArguments("counting", str(self._code), self.module, 1, "here", index, 0, 0, 0)
         arguments = msgspec.json.encode(given).decode()
-        return ChildProcess(
-            f"i{index}", bound("sprocket_cli", "function", "instance", "-n", namesrv, arguments), folder
-        )
+        command = bound("sprocket_cli", "function", "instance", "-n", self._namesrv, arguments)
+        return ChildProcess(f"i{index}", command, self._folder)
 
     def start(self, index: int) -> None:
         """Start one; it is ready some time later."""
@@ -58,6 +59,13 @@ class Instances:
     def end(self, index: int, how: signal.Signals) -> None:
         """End one."""
         self._children[index].end(how)
+
+    async def double(self, index: int, pause_s: float) -> None:
+        """Start another process as this instance, which owns what the first one owns; kill the first one later."""
+        first, self._children[index] = self._children[index], self._child(index)
+        self.start(index)
+        await asyncio.sleep(pause_s)
+        await asyncio.to_thread(first.end, signal.SIGKILL)
 
     def __len__(self) -> int:
         return len(self._children)
@@ -124,14 +132,16 @@ async def soak(folder: Path, kills: int, seed: int, many: int, per_s: int, *, ki
                 await all_of(mq, "Counted", Counted, 1, 0)  # it works
                 for number in range(kills):
                     await asyncio.sleep(dice.uniform(0.1, 1.5))
-                    victim = "broker" if kills_broker and not dice.randrange(6) else dice.randrange(many)
-                    if isinstance(victim, int):
-                        await asyncio.to_thread(instances.end, victim, signal.SIGKILL)
-                        instances.start(victim)
-                    else:
+                    victim, how = dice.randrange(many), dice.choices(("killed", "doubled", "broker"), (4, 2, 1))[0]
+                    if how == "broker" and kills_broker:
                         await asyncio.to_thread(broker.kill)
                         await asyncio.to_thread(broker.start)
-                    print(f"{number + 1}: {victim} killed after {time.monotonic() - began:.0f} s", flush=True)
+                    elif how == "doubled":
+                        await instances.double(victim, dice.uniform(1, 4))
+                    else:
+                        await asyncio.to_thread(instances.end, victim, signal.SIGKILL)
+                        instances.start(victim)
+                    print(f"{number + 1}: {victim} {how} after {time.monotonic() - began:.0f} s", flush=True)
                 stop.set()
                 sent = await feeding
                 inputs = await all_of(mq, "Events", Event, sent, 1.0)
