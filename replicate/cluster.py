@@ -10,6 +10,7 @@ from replicate.records import QUEUES, TOPIC, Record
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connect import Connection
 from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.typed.table import Table
 from sprocket.common.clock import Clock
@@ -18,6 +19,7 @@ from sprocket.remoting.bodies.topic import TopicConfig
 logger = logging.getLogger(__name__)
 
 _TABLE_LIMIT_S = 20.0
+_ROUTE_S = 0.2
 # Attributes of a topic that its copy has, too.
 _ATTRIBUTES = ("message.type", "cleanup.policy", "queue.type", "lite.topic.expiration")
 
@@ -26,7 +28,7 @@ class Cluster:
     """One cluster; `instance` reads and sends, `admin` asks."""
 
     def __init__(self, name: str, config: ClusterConfig, clock: Clock) -> None:
-        settings = config.client_settings()
+        settings = config.client_settings(clock)
         self.name = name
         self.instance = ClientInstance(settings, clock=clock)
         self._connection = Connection(settings)
@@ -68,18 +70,22 @@ class Cluster:
         """
         if self._table is not None:
             return True
-        table = self._connection.table(TOPIC, Record)
-        try:
-            async with asyncio.timeout(_TABLE_LIMIT_S):
-                await table.start()
-        except TopicNotFound:
-            if create:
-                # Its route is known a moment later: then the caller tries again.
-                await self.admin.create_table_topic(TOPIC, queues=QUEUES)
-                raise
-            return False
-        self._table = table
-        return True
+        is_made = False
+        async with asyncio.timeout(_TABLE_LIMIT_S):
+            while True:
+                table = self._connection.table(TOPIC, Record)
+                try:
+                    await table.start()
+                except TopicNotFound:
+                    if not create:
+                        return False
+                    if not is_made:
+                        await self.admin.create_table_topic(TOPIC, queues=QUEUES)
+                        is_made = True
+                    await pause(_ROUTE_S)  # name servers know the new topic a moment later
+                else:
+                    self._table = table
+                    return True
 
     async def put(self, key: str, record: Record) -> None:
         """Write a record and wait until the table has it.  Raises ClientError, TimeoutError."""
@@ -101,6 +107,13 @@ class Cluster:
     async def masters(self) -> dict[str, str]:
         """Return the address of each master by broker name.  Raises AdminError."""
         return (await self.admin.cluster_info()).masters()
+
+    async def drops_copies(self) -> bool:
+        """Return whether its brokers are Sprocket's, which drop a copy that they have already.  Raises AdminError."""
+        for address in (await self.masters()).values():
+            if not (await self.admin.broker_runtime_info(address)).get("sprocketVersion"):
+                return False
+        return True
 
     async def topics(self) -> dict[str, dict[str, TopicConfig]]:
         """Return the settings of the users' topics by topic and broker name.  Raises AdminError."""

@@ -11,11 +11,13 @@ from pathlib import Path
 import msgspec
 
 from replicate.protocol.marks import CLUSTER_ID
+from replicate.token_file import TokenFile
 from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.common.clock import Clock
 from sprocket.common.config.configuration import read
 from sprocket.common.errors import ConfigError
 from sprocket.metrics.settings import ExporterType, MetricsSettings
-from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.credentials import Credentials, TokenCredentials
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 from sprocket.remoting.tls.settings import TlsSettings, file_properties
 
@@ -27,12 +29,18 @@ class ClusterConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_
     access_key: str = ""
     secret_key: str = ""
     security_token: str = ""
+    token_file: str = ""  # holds a token (JWT), in place of access-key; it may be renewed at any time
     tls_config: str = ""  # a client.properties, or the folder that holds it
 
-    def client_settings(self) -> ClientSettings:
+    def client_settings(self, clock: Clock) -> ClientSettings:
         """Return the settings of clients.  Raises ConfigError."""
-        credentials = None
-        if self.access_key:
+        credentials: Credentials | None = None
+        if self.token_file:
+            try:
+                credentials = TokenCredentials(TokenFile(Path(self.token_file), clock))
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"token-file = {self.token_file!r} cannot be read: {error}") from None
+        elif self.access_key:
             credentials = Credentials(self.access_key, self.secret_key, self.security_token)
         return ClientSettings(namesrv=self.namesrv, credentials=credentials, tls=self.tls())
 
@@ -83,9 +91,11 @@ class Config(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=
 
     def checked(self) -> "Config":
         """Return itself.  Raises ConfigError."""
-        for name in self.clusters:
+        for name, cluster in self.clusters.items():
             if not CLUSTER_ID.fullmatch(name):
                 raise ConfigError(f"cluster {name!r}: use 1 to 32 letters, digits, '-' and '_'")
+            if cluster.token_file and cluster.access_key:
+                raise ConfigError(f"cluster {name}: it has access-key and token-file; keep one of them")
         for link in self.links:
             _check_link(link, self.clusters)
         if self.home and self.home not in self.clusters:

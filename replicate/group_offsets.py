@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from replicate.cluster import Cluster
 from replicate.config import LinkConfig
+from replicate.protocol.back import NO_LINK, Back
 from replicate.protocol.copies import SourceQueue
-from replicate.protocol.offset_map import OffsetMap
+from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import QueueCopier
-from replicate.records import queue_key
+from replicate.records import queue_key, queue_of
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.remoting.bodies.client import MessageQueue
@@ -46,10 +47,12 @@ class GroupOffsets:
         self._copiers = copiers
         self._copier_of = copier_of
         self._written: dict[tuple[str, MessageQueue], int] = {}
+        self._back = Back()
 
     async def write(self) -> list[TranslatedOffset]:
         """Write what has changed and return it.  Raises AdminError."""
         done: list[TranslatedOffset] = []
+        self._look_back()
         masters = await self._target.masters()
         known: dict[str, Collection[str]] = {}  # groups of each broker of the target, read when needed
         for group, config in sorted((await self._groups()).items()):
@@ -69,6 +72,7 @@ class GroupOffsets:
 
     async def all_translated(self) -> list[TranslatedOffset]:
         """Return the offsets of all groups of the link.  Raises AdminError."""
+        self._look_back()
         return [one for group in sorted(await self._groups()) for one in await self.translated(group)]
 
     async def translated(self, group: str) -> list[TranslatedOffset]:
@@ -85,8 +89,9 @@ class GroupOffsets:
             found = self._place_of(queue)
             if found is None or offsets.consumer_offset < 0:
                 continue
-            target, offset_map = found
-            offset = min(offset_map.translate(offsets.consumer_offset), self._limit(target))
+            target, checkpoint = found
+            limit = self._back.limit(queue, offsets.broker_offset, checkpoint.next_offset)
+            offset = min(checkpoint.map.translate(offsets.consumer_offset), limit)
             known = lowest.get(target)
             if known is None or offset < known.target_offset:
                 lowest[target] = TranslatedOffset(group, queue, offsets.consumer_offset, target, offset)
@@ -98,26 +103,31 @@ class GroupOffsets:
             found |= (await self._source.admin.user_consumer_groups(address)).subscription_group_table
         return {name: config for name, config in found.items() if self._config.takes_group(name)}
 
-    def _place_of(self, queue: SourceQueue) -> tuple[MessageQueue, OffsetMap] | None:
+    def _place_of(self, queue: SourceQueue) -> tuple[MessageQueue, Checkpoint] | None:
         copier = self._copiers.get(queue)
         record = self._target.records.get(queue_key(queue))
         checkpoint = copier.checkpoint if copier is not None else None if record is None else record.queue
         if checkpoint is None:
             return None
         target = MessageQueue(queue.topic, checkpoint.target_broker, checkpoint.target_queue_id)
-        return target, OffsetMap(checkpoint.runs, checkpoint.target_end)
+        return target, checkpoint
 
-    def _limit(self, target: MessageQueue) -> int:
-        """Return the first offset of the target's queue whose message the source may lack.
+    def _look_back(self) -> None:
+        """Note how far the link back has copied the target's queues, before the source is asked for anything."""
+        known = {queue_of(key) for key in self._target.records} | self._copiers.keys()
+        for queue in known:
+            found = None if queue is None or queue.cluster != self._source.name else self._place_of(queue)
+            if queue is not None and found is not None:
+                self._back.copied[queue] = self._copied_back(found[0])
 
-        With a link in the other direction, such a message is not consumed at the source.
-        """
+    def _copied_back(self, target: MessageQueue) -> int:
+        """Return where the link back goes on in the target's queue; `NO_LINK` without one."""
         queue = SourceQueue(self._target.name, target.topic, target.broker_name, target.queue_id)
         copier = self._copier_of(queue)
         if copier is not None:
             return copier.position.next_offset
         record = self._source.records.get(queue_key(queue))
-        return (1 << 62) if record is None or record.queue is None else record.queue.next_offset
+        return NO_LINK if record is None or record.queue is None else record.queue.next_offset
 
     def _is_new(self, one: TranslatedOffset) -> bool:
         return self._written.get((one.group, one.target_queue)) != one.target_offset

@@ -12,6 +12,7 @@ from replicate.config import LinkConfig
 from replicate.group_offsets import GroupOffsets
 from replicate.lease import RENEW_S, Lease
 from replicate.protocol.copies import Copy, SourceQueue
+from replicate.protocol.offset_map import NO_ECHOES
 from replicate.protocol.position import Checkpoint
 from replicate.protocol.steps import Pair, copies_messages, copies_offsets, newest
 from replicate.queue_copier import CopyRules, QueueCopier
@@ -33,11 +34,14 @@ _MIN_AHEAD_BYTES: Final = 256 * 1024
 
 
 class ReplicationLink:
-    """The link of `config`; both clusters are started.  `copier_of` finds the copiers of the reverse link, too."""
+    """The link of `config`; both clusters are started.
+
+    With `has_reverse` there is a link in the other direction.  `copier_of` finds the copiers of that one, too.
+    """
 
     def __init__(
         self, config: LinkConfig, source: Cluster, target: Cluster, owner: str, clock: Clock,
-        copier_of: Callable[[SourceQueue], QueueCopier | None],
+        copier_of: Callable[[SourceQueue], QueueCopier | None], *, has_reverse: bool,
     ) -> None:  # fmt: skip
         self.config = config
         self.source = source
@@ -46,6 +50,7 @@ class ReplicationLink:
         self.lease = Lease(target, source.name, owner, clock)
         self.offsets = GroupOffsets(config, source, target, self.copiers, copier_of)
         self._clock = clock
+        self._has_reverse = has_reverse
         self._slots = asyncio.Semaphore(MAX_PULLS)
         self._saved: dict[SourceQueue, Checkpoint] = {}
         self._troubles: dict[str, str] = {}  # by kind of work, so that each is logged when it changes
@@ -170,8 +175,9 @@ class ReplicationLink:
         target = await bounds_of(self.target.instance, MessageQueue(queue.topic, broker_name, queue_id))
         start = source.begin if self.config.start == "first" else source.end
         checkpoint = Checkpoint(
-            broker_name, queue_id, start, start, target.end, source_end=source.end, at_ms=self._clock.wall_ms()
-        )
+            broker_name, queue_id, start, start, target.end, source_end=source.end, at_ms=self._clock.wall_ms(),
+            echo_end=0 if self._has_reverse else NO_ECHOES,
+        )  # fmt: skip
         await self.target.post(queue_key(queue), Record(queue=checkpoint))
         return checkpoint
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from replicate.protocol.copies import Copy, SourceQueue, portion
+from replicate.protocol.copies import Copy, Portion, SourceQueue, portion
 from replicate.protocol.position import Checkpoint, Found, Position
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.clock import Clock
@@ -123,6 +123,7 @@ class QueueCopier:
             self._first.target_broker, self._first.target_queue_id, position.start, position.next_offset,
             position.map.target_end, position.has_copies, position.epoch, position.map.runs, self.source_bounds.end,
             self._missed, self._refused, self._copied_ms, self._clock.wall_ms(), self.blocked or self._trouble,
+            position.map.echo_end,
         )  # fmt: skip
 
     @property
@@ -167,6 +168,7 @@ class QueueCopier:
             messages, self.queue, self._rules.target, self.position.epoch, forwards=self._rules.forwards,
             max_bytes=self._rules.batch_bytes, **({"max_messages": 1} if is_single else {}),
         )  # fmt: skip
+        placed = Placed(0, 0)
         if part.copies:
             await self._rules.admit(sum(copy.size_bytes for copy in part.copies))
             # The wait for messages may have been long.
@@ -176,7 +178,7 @@ class QueueCopier:
             try:
                 placed = await self._target.send(session, part.copies)
             except CopyRefused as error:
-                await self._refuse(part.copies, part.next_offset, part.taken, str(error))
+                await self._refuse(part, str(error))
                 return
             if placed.duplicates:
                 # Another replicator was here: the target says what is there.
@@ -185,9 +187,8 @@ class QueueCopier:
             self.copied += len(part.copies)
             self.copied_bytes += sum(len(copy.body) for copy in part.copies)
             self._copied_ms = part.copies[-1].stored_ms
-            offsets = [copy.offset for copy in part.copies]
-            self.position.sent(offsets, placed.first_place, self._clock.monotonic())
-        self.position.echoed(part.echoes)
+        offsets = [copy.offset for copy in part.copies]
+        self.position.sent(offsets, placed.first_place, part.echoes, self._clock.monotonic())
         self.left_out += part.taken - len(part.copies)
         self._advance(part.next_offset, part.taken)
 
@@ -196,8 +197,9 @@ class QueueCopier:
         self.source_bounds = self.source_bounds._replace(end=max(self.source_bounds.end, next_offset))
         self._source.drop(taken)
 
-    async def _refuse(self, copies: Sequence[Copy], next_offset: int, taken: int, reason: str) -> None:
+    async def _refuse(self, part: Portion, reason: str) -> None:
         """Find the message that the target refuses, by sending each alone; then leave it out, or stop."""
+        copies = part.copies
         if len(copies) > 1:
             self._single_until = copies[-1].offset + 1
             return
@@ -206,7 +208,8 @@ class QueueCopier:
             raise CopyRefused(self.blocked)
         await self._rules.refused(self.queue, copies[0], reason)
         self._refused += 1
-        self._advance(next_offset, taken)
+        self.position.sent((), 0, part.echoes, self._clock.monotonic())
+        self._advance(part.next_offset, part.taken)
 
     async def _locate(self, session: object) -> None:
         """Find where to go on, and read from there."""

@@ -19,6 +19,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.stats import TopicOffset
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 # Checkpoint of a queue of which nothing was copied yet.
 _NOTHING: Final = Checkpoint("", 0, 0, 0)
@@ -37,6 +38,7 @@ class QueueReport(msgspec.Struct, rename="camel"):
     missed: int
     refused: int
     blocked: str
+    is_at_least_once: bool  # whether a crash may double copies, as the target does not look for those it has
 
 
 class GroupReport(msgspec.Struct, rename="camel"):
@@ -89,8 +91,14 @@ async def link_report(
             key: one.max_offset for key, one in before.items()
         }
     known = _checkpoints(target, config.source)
-    queues = [_queue(place, known.get(place), None if ends is None else ends.get(place), clock) for place in
-              sorted(known.keys() | (ends or {}).keys())]  # fmt: skip
+    at_least_once = await _unchecked_topics(target)
+    queues = [
+        _queue(
+            place, known.get(place), None if ends is None else ends.get(place), clock,
+            at_least_once is None or place.topic in at_least_once or place.topic.startswith(RETRY_PREFIX),
+        )
+        for place in sorted(known.keys() | (ends or {}).keys())
+    ]  # fmt: skip
     report = LinkReport(config.source, config.target, ends is not None, moves, queues)
     if with_groups and ends is not None:
         report.groups = await _groups(config, source, target)
@@ -109,6 +117,15 @@ async def _ends(source: Cluster, config: LinkConfig) -> dict[MessageQueue, Topic
         return None
 
 
+async def _unchecked_topics(target: Cluster) -> set[str] | None:
+    """Return the topics of batch queues, whose copies no broker looks for; None for all, in a cluster of RocketMQ."""
+    if not await target.drops_copies():
+        return None
+    topics = await target.topics()
+    return {topic for topic, by_broker in topics.items()
+            if any(config.attributes.get("queue.type") == "BatchCQ" for config in by_broker.values())}  # fmt: skip
+
+
 def _checkpoints(target: Cluster, source: str) -> dict[MessageQueue, Checkpoint]:
     found = {}
     for key, record in target.records.items():
@@ -118,7 +135,9 @@ def _checkpoints(target: Cluster, source: str) -> dict[MessageQueue, Checkpoint]
     return found
 
 
-def _queue(place: MessageQueue, known: Checkpoint | None, extent: TopicOffset | None, clock: Clock) -> QueueReport:
+def _queue(
+    place: MessageQueue, known: Checkpoint | None, extent: TopicOffset | None, clock: Clock, is_at_least_once: bool
+) -> QueueReport:
     is_new = known is None
     known = known or _NOTHING
     begin = extent.min_offset if is_new and extent is not None else known.next_offset
@@ -127,7 +146,7 @@ def _queue(place: MessageQueue, known: Checkpoint | None, extent: TopicOffset | 
     lag_s = (clock.wall_ms() - known.copied_ms) / 1000 if lag and known.copied_ms else 0.0
     return QueueReport(
         place.topic, place.broker_name, place.queue_id, known.next_offset, end, lag, lag_s, known.missed,
-        known.refused, known.blocked,
+        known.refused, known.blocked, is_at_least_once,
     )  # fmt: skip
 
 

@@ -30,9 +30,12 @@ class Replication:
     ) -> None:
         self.clusters = {name: Cluster(name, each, clock) for name, each in config.clusters.items()}
         self.links = [
-            ReplicationLink(each, self.clusters[each.source], self.clusters[each.target], owner, clock, self._copier_of)
+            ReplicationLink(
+                each, self.clusters[each.source], self.clusters[each.target], owner, clock, self._copier_of,
+                has_reverse=config.link(each.target, each.source) is not None,
+            )
             for each in config.links
-        ]
+        ]  # fmt: skip
         self._fail = fail
         self._tasks: list[asyncio.Task[None]] = []
         registry = MetricRegistry(self.exported_metrics(), lambda: {"replicator": owner})

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 MAX_RUNS: Final = 128
+NO_ECHOES: Final = -1
 
 
 class Run(NamedTuple):
@@ -21,11 +22,18 @@ class Run(NamedTuple):
 
 
 class OffsetMap:
-    """Runs in the order of the source.  `target_end` is the offset after the last copy."""
+    """Runs in the order of the source.
 
-    def __init__(self, runs: Sequence[Run] = (), target_end: int = 0, max_runs: int = MAX_RUNS) -> None:
+    `target_end` is the offset after the last copy, `echo_end` that after the last echo: a message that came from the
+    target.  It is `NO_ECHOES` where none can come, as no link leads back.
+    """
+
+    def __init__(
+        self, runs: Sequence[Run] = (), target_end: int = 0, max_runs: int = MAX_RUNS, *, echo_end: int = NO_ECHOES
+    ) -> None:
         self._runs = list(runs)
         self.target_end = target_end
+        self.echo_end = echo_end
         self._max_runs = max_runs
 
     @property
@@ -39,20 +47,26 @@ class OffsetMap:
         return self._runs[-1].source + self._runs[-1].length if self._runs else 0
 
     def add(self, source: int, target: int, *, is_echo: bool = False) -> None:
-        """Add one message; an echo is a message that came from the target, and no copy."""
+        """Add one message."""
         last = self._runs[-1] if self._runs else None
         if last and last.is_exact and source - last.source == target - last.target == last.length:
             self._runs[-1] = last._replace(length=last.length + 1)
         elif source >= self.source_end:
             self._append(Run(source, target, 1, True))
-        if not is_echo:
+        if is_echo:
+            self.echo_end = max(self.echo_end, target + 1)
+        else:
             self.target_end = max(self.target_end, target + 1)
 
     def cover(self, source: int, source_end: int, target_end: int) -> None:
-        """Record copies whose places are unknown: those of `source` to before `source_end`, before `target_end`."""
+        """Record messages whose places are unknown: those of `source` to before `source_end`, before `target_end`.
+
+        Copies among them lie after the last copy, echoes after the last echo.
+        """
         source = max(source, self.source_end)
         if source < source_end:
-            self._append(Run(source, self.target_end, source_end - source, False))
+            floor = self.target_end if self.echo_end == NO_ECHOES else min(self.target_end, self.echo_end)
+            self._append(Run(source, floor, source_end - source, False))
         self.target_end = max(self.target_end, target_end)
 
     def cut(self, source: int) -> None:
@@ -63,6 +77,7 @@ class OffsetMap:
             kept[-1] = last._replace(length=min(last.length, source - last.source))
         self._runs = kept
         self.target_end = max((run.target + run.length for run in kept if run.is_exact), default=0)
+        self.echo_end = min(self.echo_end, 0)
 
     def translate(self, offset: int) -> int:
         """Return the target's offset for a group that goes on at `offset`.

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from replicate.protocol.marks import Mark
-from replicate.protocol.offset_map import OffsetMap, Run
+from replicate.protocol.offset_map import NO_ECHOES, OffsetMap, Run
 
 HOLDS_S: Final = 30.0
 
@@ -34,6 +34,12 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     copied_ms: int = 0  # store time at the source of the last copy
     at_ms: int = 0
     blocked: str = ""  # why the queue stands still
+    echo_end: int = NO_ECHOES  # after the last message of the target's queue that came back
+
+    @property
+    def map(self) -> OffsetMap:
+        """The map of offsets."""
+        return OffsetMap(self.runs, self.target_end, echo_end=self.echo_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class Position:
     """Position of one queue while a replicator copies it."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self.map = OffsetMap(checkpoint.runs, checkpoint.target_end)
+        self.map = checkpoint.map
         self.has_copies = checkpoint.has_copies
         self.next_offset = checkpoint.next_offset
         self.start = checkpoint.start
@@ -102,18 +108,17 @@ class Position:
         self.map.cover(self.map.source_end or self.start, after, found.offset + 1)
         self.next_offset = after
 
-    def sent(self, offsets: list[int], first_place: int, now_s: float) -> None:
-        """Record that messages `offsets` of the source lie in the target from `first_place` on."""
-        for place, offset in enumerate(offsets, first_place):
-            self.map.add(offset, place)
+    def sent(self, offsets: Sequence[int], first_place: int, echoes: Sequence[tuple[int, int]], now_s: float) -> None:
+        """Record that messages `offsets` of the source lie in the target from `first_place` on.
+
+        `echoes` came from the target's queue and lie before, between and after them: (offset here, offset there).
+        """
+        copies = [(offset, place, False) for place, offset in enumerate(offsets, first_place)]
+        for source, target, is_echo in sorted([*copies, *((*echo, True) for echo in echoes)]):
+            self.map.add(source, target, is_echo=is_echo)
         if offsets:
             self.has_copies = True
             self._known_s = now_s
-
-    def echoed(self, echoes: Sequence[tuple[int, int]]) -> None:
-        """Record messages that came from the target's queue: (offset here, offset there)."""
-        for source, target in echoes:
-            self.map.add(source, target, is_echo=True)
 
     def advance(self, offset: int) -> None:
         """Go on at `offset`: the messages before it are copied, left out or gone."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from replicate.report import LinkReport
 
 T = TypeVar("T")
-_HEAD = ("topic", "broker", "queue", "copiedTo", "sourceEnd", "lag", "lagSeconds", "missed", "refused", "state")
+_HEAD = (
+    "topic", "broker", "queue", "copiedTo", "sourceEnd", "lag", "lagSeconds", "missed", "refused", "copies", "state",
+)  # fmt: skip
 _config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Configuration, see docs/geo-replication.md.",
@@ -91,7 +93,8 @@ def _show(report: "LinkReport") -> None:
     rows = [
         (
             queue.topic, queue.broker, queue.queue, queue.copied_to, queue.source_end, queue.lag,
-            f"{queue.lag_s:.1f}", queue.missed, queue.refused, queue.blocked or "ok",
+            f"{queue.lag_s:.1f}", queue.missed, queue.refused,
+            "at least once" if queue.is_at_least_once else "once", queue.blocked or "ok",
         )
         for queue in report.queues
     ]  # fmt: skip

@@ -70,6 +70,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ): "edge: reports again and again, and shows that the loop is not blocked",
     ("sprocket/functions/host.py", "sleep"): "edge: commits offsets again and again",
     ("replicate/config.py", "disk"): "edge: reads the file that the operator names",
+    ("replicate/token_file.py", "disk"): "edge: reads the token that the operator renews",
     # ha
     ("controller/elections.py", "sleep"): "edge: waits for the end of a lease, and for a replica that catches up",
     ("controller/failover.py", "sleep"): "edge: waits before it asks replicas again",

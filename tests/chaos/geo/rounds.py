@@ -28,11 +28,9 @@ from tests.chaos.failover.group import TOPIC, Program
 from tests.chaos.failover.lan import SKIPPED, Lan, NoNamespaces
 from tests.chaos.geo.replicators import Replicator
 from tests.chaos.geo.sites import Site
-from tests.chaos.geo.twin_checker import problems
+from tests.chaos.geo.twin_load import SEND_LIMIT_S, TwinLoad, may_pass
 from tests.chaos.geo.wan import Wan
-from tests.chaos.load import read_queue
 from tests.chaos.replication.fault_proxy import Way
-from tests.send_headers import send_header
 
 QUEUES: Final = 2
 NAMES: Final = ("east", "west")
@@ -40,8 +38,6 @@ _ROUND_TRIP_S: Final = 0.08
 _LOST_SHARE: Final = 0.01
 # Milliseconds by which the clocks of the brokers are wrong.
 _SHIFTS_MS: Final = {"east": -3_600_000, "west": 1_200_000}
-_PAUSE_S: Final = 0.02
-_SEND_LIMIT_S: Final = 3.0
 _WAIT_S: Final = 180.0
 _BAD_LOSS: Final = 0.2
 Fault = Callable[["Rounds", float], Awaitable[str]]
@@ -64,11 +60,9 @@ class Rounds:
         ]
         for site in self.sites:
             site.serve(wan)
-        self.acknowledged: dict[str, set[str]] = {name: set() for name in NAMES}
         self.catch_up_s: list[float] = []
         self.client = RemotingClient(connect_timeout_s=1.0)
-        self._numbers = iter(range(1 << 40))
-        self._tasks: list[asyncio.Task[None]] = []
+        self.load = TwinLoad({site.name: site.addresses for site in self.sites}, TOPIC, QUEUES, self.client, self.dice)
 
     @property
     def programs(self) -> list[Program]:
@@ -86,7 +80,7 @@ class Rounds:
 
     async def close(self) -> None:
         """End all processes."""
-        await self.stop_load()
+        await self.load.stop()
         await self.client.close()
         for program in (*self.programs, *self.replicators):
             program.kill()
@@ -109,7 +103,7 @@ class Rounds:
         while True:
             try:
                 answer = await self.client.invoke(
-                    address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, timeout_s=_SEND_LIMIT_S
+                    address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, timeout_s=SEND_LIMIT_S
                 )
             except ClientError:
                 self._check_programs()
@@ -119,58 +113,23 @@ class Rounds:
             assert answer.code == ResponseCode.SUCCESS, answer.remark
             return
 
-    # Load
-
-    def start_load(self) -> None:
-        """Send to each queue of both sites from now on."""
-        for site in self.sites:
-            for address in site.addresses:
-                for queue in range(QUEUES):
-                    self._tasks.append(asyncio.ensure_future(self._send(site.name, address, queue)))
-
-    async def stop_load(self) -> None:
-        """Stop sending."""
-        for task in self._tasks:
-            task.cancel()
-        outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
-
-    async def _send(self, site: str, address: str, queue: int) -> None:
-        while True:
-            key = f"{site}-{next(self._numbers)}"
-            body = (key + "." * self.dice.randrange(1, 300)).encode()
-            header = send_header(TOPIC, queue_id=queue, born_timestamp=time.time_ns() // 1_000_000)
-            try:
-                answer = await self.client.invoke(
-                    address, RequestCode.SEND_MESSAGE_V2, header, body, timeout_s=_SEND_LIMIT_S
-                )
-            except ClientError:
-                await asyncio.sleep(0.1)
-                continue
-            if answer.code == ResponseCode.SUCCESS:
-                self.acknowledged[site].add(key)
-            await asyncio.sleep(_PAUSE_S)
-
     # Rounds
 
     async def play(self, name: str, fault: Fault) -> None:
         """One fault, healing, and the check."""
-        self.start_load()
+        self.load.start()
         await asyncio.sleep(self.dice.uniform(0.5, 1.5))
         began = time.monotonic()
         said = await fault(self, self.dice.uniform(0.3, 1.0) * self.longest_pause_s)
         await asyncio.sleep(self.dice.uniform(0.0, 1.0))
         self.heal()
         await asyncio.sleep(self.dice.uniform(0.5, 1.5))
-        await self.stop_load()
+        await self.load.stop()
         healed = time.monotonic()
         await self._until_equal(name)
         now = time.monotonic()
         self.catch_up_s.append(now - healed)
-        acked = sum(map(len, self.acknowledged.values()))
+        acked = sum(map(len, self.load.acknowledged.values()))
         print(f"{name} {said} catch_up={now - healed:.1f} s acked={acked} seconds={now - began:.1f}", flush=True)
 
     async def _until_equal(self, name: str) -> None:
@@ -178,25 +137,14 @@ class Rounds:
         while time.monotonic() < deadline:
             self._check_programs()
             try:
-                contents = {site.name: await self._queues(site) for site in self.sites}
+                found = await self.load.problems()
             except (ClientError, AssertionError) as error:
                 found = [f"nothing was checked: {error}"]
             else:
-                found = problems(contents, self.acknowledged)
-                # What is missing may come; what is doubled or in the wrong place stays so.
-                if not found or any("twice" in one or "before" in one for one in found):
+                if not all(may_pass(one) for one in found) or not found:
                     break
             await asyncio.sleep(0.5)
         assert not found, f"after {name}:\n" + "\n".join(found)
-
-    async def _queues(self, site: Site) -> dict[tuple[str, int], list[str]]:
-        return {
-            (f"broker-{number}", queue): [
-                key for _, key in await read_queue(self.client, address, TOPIC, queue, 0)
-            ]
-            for number, address in enumerate(site.addresses)
-            for queue in range(QUEUES)
-        }  # fmt: skip
 
     def _check_programs(self) -> None:
         for program in self.programs:

@@ -11,6 +11,7 @@ from random import Random
 
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.marks import mark_in
+from replicate.protocol.offset_map import NO_ECHOES
 from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import CopyRules, QueueCopier
 from tests.clock import ManualClock
@@ -60,6 +61,9 @@ class Run:
         task.add_done_callback(self.tasks.discard)
         return task
 
+    def _echo_end(self, source: str, target: str) -> int:
+        return 0 if (target, source) in self.links else NO_ECHOES
+
     def begin(self, link: tuple[str, str, int]) -> None:
         """Start one more copier of a queue, from the checkpoint that was saved last."""
         source, target, queue_id = link
@@ -67,7 +71,9 @@ class Run:
             target=target, forwards=True, batch_bytes=self.random.choice((400, 3000)), skips_refused=False,
             admit=self._admit, pause=self._pause, is_open=lambda: True, refused=self._refused,
         )  # fmt: skip
-        checkpoint = self.saved.setdefault(link, Checkpoint(BROKER, queue_id, 0, 0))
+        checkpoint = self.saved.setdefault(
+            link, Checkpoint(BROKER, queue_id, 0, 0, echo_end=self._echo_end(source, target))
+        )
         target_end = SimTarget(self.clusters[target], queue_id, self.spawn, self.outcome.faults)
         copier = QueueCopier(
             SourceQueue(source, TOPIC, BROKER, queue_id), SimSource(self.clusters[source], queue_id), target_end,
@@ -163,11 +169,15 @@ class Run:
         self.check_offsets()
 
     def check_offsets(self) -> None:
-        """No copy of a message from an offset on lies before the translated offset."""
+        """No copy of a message from an offset on, and no original of an echo, lies before the translated offset."""
         for (source, target, number), copier in self.copiers.values():
             log = self.clusters[target].queues[number]
             found = [(place, mark_in(TOPIC, properties)) for place, properties in enumerate(log)]
             places = {mark.offset: place for place, mark in found if mark is not None and mark.source == source}
+            for offset, properties in enumerate(self.clusters[source].queues[number][: copier.position.next_offset]):
+                mark = mark_in(TOPIC, properties)
+                if mark is not None and mark.source == target and mark.queue_id == number:
+                    places[offset] = mark.offset
             for offset in range(0, copier.position.next_offset + 1, 3):
                 translated = copier.position.map.translate(offset)
                 skipped = [each for each, place in places.items() if each >= offset and place < translated]
