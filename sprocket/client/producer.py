@@ -17,7 +17,7 @@ from sprocket.client.errors import (
     ReplyTimeout,
 )
 from sprocket.client.message import Message, ReceivedMessage
-from sprocket.client.send.accumulator import Accumulator
+from sprocket.client.send.accumulator import Accumulator, Sharding
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.batched_stream import BatchedStream
 from sprocket.client.send.compiled_starts import CompiledStart
@@ -200,10 +200,11 @@ class Producer:
             return await self._replies.send(message, timeout_s)
         if self._accumulator is not None and timeout_s is None and self._accumulator.takes(message):
             self._check_open()
+            sharding = None
             if queue is None and sharding_key is not None:
                 route = await self._instance.publish_route(message.topic, self._settings.default_topic_queue_nums)
-                queue = by_sharding_key(route, sharding_key)
-            return await self._accumulator.add(message, queue)
+                queue, sharding = by_sharding_key(route, sharding_key), Sharding(sharding_key, len(route.publish))
+            return await self._accumulator.add(message, queue, sharding)
         return await self._send_alone(message, queue, sharding_key, timeout_s)
 
     async def _placed(self, message: Message, queue: MessageQueue | None) -> MessageQueue | None:
@@ -365,20 +366,25 @@ class Producer:
             arguments.whole("at_offset", at_offset, 0)
             if queue is None or self._settings.idempotent:
                 raise IllegalArgument("at_offset needs a queue, and a producer that is not idempotent")
-        return await self._send_together(batch, queue, timeout_s, at_offset)
+        return await self._send_together(batch, queue, timeout_s=timeout_s, at_offset=at_offset)
 
     async def _send_together(
         self,
         batch: Sequence[Message],
         queue: MessageQueue | None = None,
+        sharding: Sharding | None = None,
+        *,
         timeout_s: float | None = None,
         at_offset: int | None = None,
     ) -> SendResult:
+        """Send a batch; raise IllegalMessage if its keys chose from another number of queues than there is now."""
         self._instance.check_open()
         request = batch_request(batch, self._settings, self._instance.identity.new_unique_id, at_offset)
         await self._sender.take_room(len(request.body))
         try:
-            return await self._sender.send(request, queue=queue, timeout_s=timeout_s)
+            if sharding is None:
+                return await self._sender.send(request, queue=queue, timeout_s=timeout_s)
+            return await self._sender.send(request, sharding_key=sharding.key, among=sharding.queues)
         finally:
             self._sender.give_room(len(request.body))
 

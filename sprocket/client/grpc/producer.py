@@ -26,6 +26,7 @@ from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.grpc.refused import needs_name_server, not_over_grpc
 from sprocket.client.message import Message, ReceivedMessage
 from sprocket.client.producer import Producer, as_async
+from sprocket.client.send.accumulator import Sharding
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.recall import RecallHandle, recallable_topic
@@ -98,12 +99,14 @@ class GrpcSender(Sender):
         *,
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
+        among: int | None = None,
         timeout_s: float | None = None,
         failed: tuple[MessageQueue, ClientError] | None = None,
     ) -> SendResult:
         """Send until the proxy has stored the message, or attempts or time are used up.
 
-        Raises IllegalArgument for a `queue`, else as `Sender.send`.
+        The proxy chooses the queue of a sharding key, so `among` has no meaning.  Raises IllegalArgument for a `queue`,
+        else as `Sender.send`.
         """
         if queue is not None:
             raise not_over_grpc("choice of a queue", "pass sharding_key, which keeps messages of one key in order")
@@ -213,6 +216,8 @@ class GrpcProducer(Producer):
         self,
         batch: Sequence[Message],
         queue: MessageQueue | None = None,
+        sharding: Sharding | None = None,
+        *,
         timeout_s: float | None = None,
         at_offset: int | None = None,
     ) -> SendResult:

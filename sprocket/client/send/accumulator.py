@@ -4,10 +4,12 @@ Source: RocketMQ 5.3.3, `ProduceAccumulator`, `DefaultMQProducer.canBatch`.
 Different here: a batch is sent when it is full or its oldest message has waited `batch_max_delay_ms`, by one timer per
 batch instead of a polling thread.  A batch of one is sent as a plain message.  If messages cannot form a batch, because
 of their size or one invalid message, they are sent one by one, so that each has its own outcome.
+So are messages whose keys chose one queue, if their topic has grown meanwhile: each key chooses anew.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from sprocket.client import arguments
 from sprocket.client.errors import IllegalMessage
@@ -18,10 +20,19 @@ from sprocket.client.send_result import SendResult
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
 BatchKey = tuple[str, bool, str]
-_Key = tuple[BatchKey, MessageQueue | None]
 
-SendOne = Callable[[Message, MessageQueue | None], Awaitable[SendResult]]
-SendBatch = Callable[[Sequence[Message], MessageQueue | None], Awaitable[SendResult]]
+
+class Sharding(NamedTuple):
+    """A sharding key, and from how many queues it chose that of its message."""
+
+    key: str
+    queues: int
+
+
+_Key = tuple[BatchKey, MessageQueue | None, int | None]  # with the number of queues that all keys chose from
+
+SendOne = Callable[[Message, MessageQueue | None, str | None], Awaitable[SendResult]]
+SendBatch = Callable[[Sequence[Message], MessageQueue | None, Sharding | None], Awaitable[SendResult]]
 
 
 def goes_alone(message: Message) -> bool:
@@ -36,11 +47,12 @@ def batch_key(message: Message) -> BatchKey:
 
 
 class _Batch:
-    __slots__ = ("body_bytes", "futures", "messages", "timer")
+    __slots__ = ("body_bytes", "futures", "messages", "shardings", "timer")
 
     def __init__(self, timer: asyncio.TimerHandle) -> None:
         self.timer = timer
         self.messages: list[Message] = []
+        self.shardings: list[Sharding | None] = []
         self.futures: list[asyncio.Future[SendResult]] = []
         self.body_bytes = 0
 
@@ -67,15 +79,18 @@ class Accumulator:
             and not goes_alone(message)
         )
 
-    def add(self, message: Message, queue: MessageQueue | None) -> "asyncio.Future[SendResult]":
-        """Add `message`.  Return a future of its outcome."""
+    def add(
+        self, message: Message, queue: MessageQueue | None, sharding: Sharding | None = None
+    ) -> "asyncio.Future[SendResult]":
+        """Add `message`, whose queue `sharding` chose if there is one.  Return a future of its outcome."""
         loop = asyncio.get_running_loop()
-        key = (batch_key(message), queue)
+        key = (batch_key(message), queue, sharding and sharding.queues)
         batch = self._batches.get(key)
         if batch is None:
             batch = self._batches[key] = _Batch(loop.call_later(self._delay_s, self._flush, key))
         future: asyncio.Future[SendResult] = loop.create_future()
         batch.messages.append(message)
+        batch.shardings.append(sharding)
         batch.futures.append(future)
         batch.body_bytes += len(message.body)
         self._held_bytes += len(message.body)
@@ -94,7 +109,7 @@ class Accumulator:
         try:
             if len(batch.messages) > 1:
                 try:
-                    sent = await self._send_batch(batch.messages, queue)
+                    sent = await self._send_batch(batch.messages, queue, batch.shardings[0])
                 except IllegalMessage:
                     await self._send_each(batch, queue)
                 else:
@@ -113,9 +128,10 @@ class Accumulator:
             self._held_bytes -= batch.body_bytes
 
     async def _send_each(self, batch: _Batch, queue: MessageQueue | None) -> None:
-        for message, future in zip(batch.messages, batch.futures, strict=True):
+        for message, sharding, future in zip(batch.messages, batch.shardings, batch.futures, strict=True):
+            sent = self._send_one(message, None if sharding else queue, sharding and sharding.key)
             try:
-                _resolve(future, await self._send_one(message, queue))
+                _resolve(future, await sent)
             except Exception as error:
                 _resolve(future, error)
 

@@ -23,6 +23,7 @@ from sprocket.client.errors import (
     ClientError,
     ConnectFailed,
     FlowControlled,
+    IllegalMessage,
     PermissionDenied,
     RemotingTimeout,
     SendFailed,
@@ -376,13 +377,15 @@ class Sender:
         *,
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
+        among: int | None = None,
         timeout_s: float | None = None,
         failed: tuple[MessageQueue, ClientError] | None = None,
     ) -> SendResult:
         """Send until a broker has the message, or retries or time are used up.
 
         With `queue` or `sharding_key` there is one target, so there is no second attempt unless the first could not
-        connect, a logical queue has moved, or a quota was used up: then the message waits.  `failed` has the queue and
+        connect, a logical queue has moved, or a quota was used up: then the message waits.  A batch whose keys chose
+        one of `among` queues gets IllegalMessage if there is another number of them.  `failed` has the queue and
         the error of an earlier attempt.
         Attempts of an idempotent message stay with one queue from the first that may have reached its broker: only that
         broker recognises a duplicate.
@@ -401,11 +404,11 @@ class Sender:
         backoff = Backoff()
         while left > 0 and loop.time() < deadline:
             await self._before_next(request.topic, error, deadline - loop.time())
-            target, sharding = await self._target(request.topic, queue, sharding_key, tried, sharding)
+            target, sharding = await self._target(request.topic, queue, sharding_key, tried, sharding, among)
             if self.instance.broker_name_of(target) in _to_avoid(tried, error):
                 # The only broker has just failed, or the route has an old leader: give it time.
                 await backoff.pause(deadline - loop.time())
-                target, sharding = await self._target(request.topic, queue, sharding_key, tried, sharding)
+                target, sharding = await self._target(request.topic, queue, sharding_key, tried, sharding, among)
             tried.append(self.instance.broker_name_of(target))
             try:
                 channel = await self._connect(target)
@@ -457,6 +460,7 @@ class Sender:
         sharding_key: str | None,
         failed: Sequence[str],
         sharding: int | None = None,
+        among: int | None = None,
     ) -> tuple[MessageQueue, int | None]:
         """Return the queue for a message, and from how many queues its key chose; None without a key.
 
@@ -467,6 +471,8 @@ class Sender:
         route = await self.instance.publish_route(topic, self.settings.default_topic_queue_nums)
         if sharding_key is None:
             return self._choose(route, failed), None
+        if among not in (None, len(route.publish)):
+            raise IllegalMessage(f"topic {topic} has {len(route.publish)} queues, the batch's keys chose from {among}")
         return by_sharding_key(route, sharding_key), len(route.publish)
 
     async def _connect(self, queue: MessageQueue) -> RemotingChannel:

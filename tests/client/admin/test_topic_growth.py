@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from sprocket import ConsumeFrom, Consumer, Message, Producer
+from sprocket import ConsumeFrom, Consumer, Message, Producer, SendSettings
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.static_topics import StaticTopics
 from sprocket.client.admin.topic_growth import GrowthEnded, Limits, TopicGrowth
@@ -95,6 +95,32 @@ async def test_only_messages_whose_key_chose_the_queue_wait(tmp_path: Path) -> N
             assert not waiting.done()
             await here.attribute("2")
             await waiting
+
+
+async def test_keys_of_a_batch_wait_and_choose_anew(tmp_path: Path) -> None:
+    keys = [str(number) for number in range(12)]
+    together = SendSettings(auto_batch=True, send_msg_timeout_s=30)
+    async with site(tmp_path) as two, AdminClient(two.name_server) as admin:
+        here = Grown(two, admin)
+        await here.make()
+        async with (
+            Producer("PG", two.name_server, settings=together) as batching,
+            Producer("PG2", two.name_server) as single,
+        ):
+            for sender in (batching, single):
+                results = [sender.send(Message(TOPIC, b"1"), sharding_key=key) for key in keys]
+                before = [result.queue for result in await asyncio.gather(*results)]
+            await here.attribute("0")
+            waiting = [
+                asyncio.create_task(batching.send(Message(TOPIC, b"2"), sharding_key=key), name=key) for key in keys
+            ]
+            assert not (await asyncio.wait(waiting, timeout=0.3))[0]
+            growing = asyncio.create_task(here.growth.grow(TOPIC, 4, replace(FAST, settle_s=60)))
+            after = [(await task).queue for task in waiting]
+            alone = [(await single.send(Message(TOPIC, b"3"), sharding_key=key)).queue for key in keys]
+        growing.cancel()
+        await asyncio.wait([growing])
+        assert after == alone != before
 
 
 async def test_growth_that_stopped_goes_on_or_is_ended_with_the_former_number(tmp_path: Path) -> None:

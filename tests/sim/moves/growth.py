@@ -176,9 +176,14 @@ class GrowthRun(Run):
             self.answers["refused"] += 1
             self._known[key] = len(self._routes) - 1  # the producer asks for the route
             return
-        broker.queue(number).append((key, self._next[key]))
-        if self.random.random() < 0.9:  # otherwise the response is lost, and the message is sent again
-            self._next[key] += 1
+        # With auto_batch, keys that chose the queue from as many queues travel together, and are refused together.
+        others = [each for each in KEYS if each != key and by_sharding_key(route, each) == queue]
+        is_batch = self.random.random() < 0.3 and all(self._known[each] <= self._known[key] for each in others)
+        is_answered = self.random.random() < 0.9  # otherwise the messages are sent again
+        for each in (key, *others) if is_batch else (key,):
+            broker.queue(number).append((each, self._next[each]))
+            self._next[each] += is_answered
+            self._known[each] = self._known[key]
 
     def _pull(self) -> None:
         if self.random.random() < 0.3:
