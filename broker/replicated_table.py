@@ -14,6 +14,10 @@ class ReplicatedTable:
     differs when the table may have changed, and is cheap.  A table that `tells_deliveries` says which records of the
     log were delivered.  It is applied once the replica has the log that the master had when the table was read.
     Otherwise those messages would be lost when this replica becomes the one that delivers.
+
+    A table that `is_early` requires nothing of the log: a slave has it before the next record.  `encode_changes`
+    returns what changed since a mark, for `merge_changes` of a slave that has the table of that mark; None if that is
+    not known any more.
     """
 
     name: str
@@ -23,6 +27,14 @@ class ReplicatedTable:
     # Decodes what `encode` returned, and raises ProtocolError; calling its result replaces this table.
     prepare: Callable[[bytes], Callable[[], None]]
     tells_deliveries: bool = False
+    is_early: bool = False
+    encode_changes: Callable[[Hashable], bytes | None] = lambda _: None
+    merge_changes: Callable[[bytes], None] | None = None
+
+    @property
+    def changes_name(self) -> str:
+        """Name of a table in the stream that has changes alone."""
+        return f"{self.name}Changes"
 
     def apply(self, content: bytes) -> None:
         """Replace this table by the master's; it is saved soon.  Raises ProtocolError."""

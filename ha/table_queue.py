@@ -59,12 +59,11 @@ class TableQueue:
     def __init__(self) -> None:
         self._waiting: deque[TableUpdate] = deque()
         self._is_complete = False
-        self._topics_mark: Hashable = None
+        self._marks: dict[str, Hashable] = {}
 
-    @property
-    def topics_mark(self) -> Hashable:
-        """Fingerprint of the topics as this slave has them or will get them next; None before the first."""
-        return self._topics_mark
+    def mark(self, table: str) -> Hashable:
+        """Return the fingerprint of a hurried table as this slave has it or will get it next; None before the first."""
+        return self._marks.get(table)
 
     @property
     def is_empty(self) -> bool:
@@ -88,11 +87,16 @@ class TableQueue:
         else:
             self._is_complete = False
 
-    def hurry_topics(self, update: TableUpdate, mark: Hashable) -> None:
-        """Put the topics, whose fingerprint is `mark`, before all other tables, in place of their queued versions."""
-        self._topics_mark = mark
-        self._waiting = deque(one for one in self._waiting if one.name != update.name)
-        self._waiting.appendleft(update)
+    def hurry(self, update: TableUpdate, table: str, mark: Hashable) -> None:
+        """Put `table`, whose fingerprint is `mark` then, before all that requires log.
+
+        A whole table takes the place of its queued versions; changes follow those that are queued.
+        """
+        self._marks[table] = mark
+        if update.name == table:
+            self._waiting = deque(one for one in self._waiting if one.name != table)
+        place = next((at for at, one in enumerate(self._waiting) if one.position), len(self._waiting))
+        self._waiting.insert(place, update)
 
     def take(self, sent_offset: int) -> list[TableUpdate]:
         """Remove and return the tables whose log has been sent up to `sent_offset`."""

@@ -16,7 +16,7 @@ from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.topic import DataVersion
-from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import ResponseCode
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,8 @@ class OperatorTable(EntryTable[T], Generic[T, B]):
 
     def encode(self) -> bytes:
         """Return the whole table."""
-        return dumps(self._body_of(dict(self.by_name), self.data_version))
+        # Not by the codec of Java's JSON, which takes a hundred times as long: only our own brokers read it.
+        return msgspec.json.encode(self._body_of(self.by_name, self.data_version))
 
     # A slave's table is its master's
 

@@ -151,6 +151,11 @@ class ConfirmWaits:
         return self._is_limited or self._tables.is_relied_on or (lease is not None and not lease())
 
     @property
+    def is_for_slaves(self) -> bool:
+        """Whether responses wait for slaves."""
+        return self._is_for_slaves
+
+    @property
     def may_acknowledge(self) -> bool:
         """Whether no other master can lead now; else a wait ends with `NoLease`, however safe the messages are."""
         return self._holds_lease is None or self._holds_lease()

@@ -19,7 +19,7 @@ from broker.periodic import Periodic
 from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, no_members
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import replica_rules
-from broker.replication.table_stream import TopicSender
+from broker.replication.table_stream import EarlyTables
 from broker.service import Service
 from ha.epochs.epoch_file import EpochFile
 from ha.hello import EPOCH_VERSION, VERSION
@@ -69,8 +69,8 @@ class MasterSessions(Service):
         self._epochs = epochs
         self._on_newer_epoch = on_newer_epoch
         self._min_replicas = replica_rules(core.config).min_in_sync_replicas
-        # Topics do not wait for a look at the tables.
-        self.before_log: Callable[[MasterSession], None] = TopicSender(tables.topics).send
+        # Some tables do not wait for a look.
+        self.before_log: Callable[[MasterSession], None] = EarlyTables(tables).send
         self._rules: SessionRules | None = None
         self._timer: Timer | None = None
         self._log: StoreReplicaLog | None = None

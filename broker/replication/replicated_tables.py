@@ -29,7 +29,7 @@ from sprocket.common.files.saved_table import SavedTable
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
 from sprocket.remoting.bodies.namespace import NamespaceTableBody
 from sprocket.remoting.bodies.quota import QuotaTableBody
-from sprocket.remoting.bodies.schedule import SchedulePositionsBody, ScheduleTableBody
+from sprocket.remoting.bodies.schedule import ScheduleChangesBody, SchedulePositionsBody, ScheduleTableBody
 from sprocket.remoting.bodies.topic import DataVersion, TopicConfigTable
 from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail, TopicQueueMappingTable
 from sprocket.remoting.codec.fastjson import loads
@@ -184,7 +184,7 @@ def _topics(core: BrokerCore) -> ReplicatedTable:
 
     return ReplicatedTable(
         "topics", RequestCode.GET_ALL_TOPIC_CONFIG, _versions(core.topics, core.mappings), encode,
-        _reader(TopicsAndMappings, partial(_replace_topics, core)),
+        _reader(TopicsAndMappings, partial(_replace_topics, core)), is_early=True,
     )  # fmt: skip
 
 
@@ -217,8 +217,14 @@ def _namespaces(core: BrokerCore) -> ReplicatedTable:
 
 def _schedules(core: BrokerCore) -> ReplicatedTable:
     table = core.schedules
-    read = _reader(ScheduleTableBody, table.replace)
-    return ReplicatedTable("schedules", None, _versions(table), table.encode, read)
+
+    def merge(content: bytes) -> None:
+        table.merge(loads(content, ScheduleChangesBody))
+
+    return ReplicatedTable(
+        "schedules", None, lambda: table.change_count, table.encode, _reader(ScheduleTableBody, table.replace),
+        is_early=True, encode_changes=table.encode_changes, merge_changes=merge,
+    )  # fmt: skip
 
 
 def _schedule_positions(core: BrokerCore) -> ReplicatedTable:

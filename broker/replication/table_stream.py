@@ -4,8 +4,8 @@ A master looks for changes five times a second.  Of consumer offsets it sends th
 all, and only if its mark changed.  Each follows the log as it was at the look.  So a slave never has an offset without
 its message, and a group moves back at most by what was committed since the last look.
 
-Topics do not wait for a look: they precede the next piece of the log.  So a slave that has a message has its topic, and
-can serve it when the master is lost.
+Early tables, such as topics, do not wait for a look: they precede the next piece of the log.  So a slave that has a
+message has its topic, and can serve it when the master is lost.
 """
 
 import logging
@@ -34,23 +34,33 @@ LOOK_S: Final = 0.2
 OFFSET_CHANGES: Final = "consumerOffsetChanges"
 
 
-class TopicSender:
-    """A master's end for its topics.  Lives in the event loop's thread."""
+class EarlyTables:
+    """A master's end for its early tables.  Lives in the event loop's thread."""
 
-    def __init__(self, topics: ReplicatedTable) -> None:
-        self._topics = topics
-        self._encoded: tuple[Hashable, TableUpdate] | None = None
+    def __init__(self, tables: ReplicatedTables) -> None:
+        self._tables = [table for table in tables.all if table.is_early]
+        # By the table's name: its mark, the mark that the changes are for (None: all of it), and what is sent.
+        self._encoded: dict[str, tuple[Hashable, Hashable, TableUpdate]] = {}
 
     def send(self, session: MasterSession) -> None:
-        """Queue the topics before the next piece of the log, if they differ from what this slave has."""
-        topics = self._topics
-        mark = topics.mark()
-        if session.tables.topics_mark == mark:
-            return
-        if self._encoded is None or self._encoded[0] != mark:
+        """Queue each table before the next piece of the log, if it differs from what this slave has."""
+        for table in self._tables:
+            mark, known = table.mark(), session.tables.mark(table.name)
+            if known != mark:
+                session.tables.hurry(self._update(table, mark, known), table.name, mark)
+
+    def _update(self, table: ReplicatedTable, mark: Hashable, known: Hashable) -> TableUpdate:
+        since = None if table.merge_changes is None else known
+        encoded = self._encoded.get(table.name)
+        if encoded is None or encoded[:2] != (mark, since):
+            changes = None if since is None else table.encode_changes(since)
             # They require nothing of the log.
-            self._encoded = mark, TableUpdate(0, topics.name, topics.encode())
-        session.tables.hurry_topics(self._encoded[1], mark)
+            if changes is None:
+                update = TableUpdate(0, table.name, table.encode())
+            else:
+                update = TableUpdate(0, table.changes_name, changes)
+            encoded = self._encoded[table.name] = mark, since, update
+        return encoded[2]
 
 
 class TableSender(Service):
@@ -87,7 +97,7 @@ class TableSender(Service):
             listener.log_grew()
 
     def _others(self) -> list[ReplicatedTable]:
-        return [table for table in self._tables.all if table is not self._tables.topics]
+        return [table for table in self._tables.all if not table.is_early]
 
     def _changed(self, position: int) -> list[TableUpdate]:
         updates = []
@@ -131,6 +141,10 @@ class TableReceiver:
             self._offsets.merge(_decoded_changes(table.content))
             return
         known: ReplicatedTable | None = self._tables.named(table.name)
+        merged = next((one.merge_changes for one in self._tables.all if one.changes_name == table.name), None)
+        if merged is not None:
+            merged(table.content)
+            return
         if known is None:
             peer_lines.info(logger, "", "event=table_ignored name=%s reason=unknown", table.name)
             return

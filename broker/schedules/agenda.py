@@ -49,19 +49,24 @@ class Agenda:
 
     def update(self, entries: Mapping[str, ScheduleEntry]) -> None:
         """Follow a change of the table.  Unchanged schedules stay as they are."""
-        for key in [key for key, planned in self.by_key.items() if entries.get(key) is not planned.entry]:
-            planned = self.by_key[key]
-            planned.is_gone = True
-            if key not in entries:
-                del self.by_key[key]
-        for key, entry in entries.items():
+        self.change({**{key: None for key in self.by_key if key not in entries}, **entries})
+
+    def change(self, changes: Mapping[str, ScheduleEntry | None]) -> None:
+        """Follow changes of some schedules; None removes one."""
+        for key, entry in changes.items():
             before = self.by_key.get(key)
-            if before is None or before.is_gone:
-                planned = self.by_key[key] = Planned(entry)
-                if before is not None and before.entry.id == entry.id:
-                    planned.carry_on(before)
-                if not entry.rests:
-                    self._new.append((key, planned))
+            if before is not None and before.entry is entry:
+                continue
+            if before is not None:
+                before.is_gone = True
+            if entry is None:
+                self.by_key.pop(key, None)
+                continue
+            planned = self.by_key[key] = Planned(entry)
+            if before is not None and before.entry.id == entry.id:
+                planned.carry_on(before)
+            if not entry.rests:
+                self._new.append((key, planned))
 
     def settle(self, max_schedules: int) -> None:
         """Compute the next time of some schedules that were added; call it until nothing is due at once."""

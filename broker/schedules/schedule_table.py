@@ -1,6 +1,8 @@
 """Table of schedules, stored in ``config/schedules.json``.  Not in RocketMQ."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,8 +14,15 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.refusal_reasons import Reason
-from sprocket.remoting.bodies.schedule import Schedule, ScheduleEntry, ScheduleTableBody, schedule_key
+from sprocket.remoting.bodies.schedule import (
+    Schedule,
+    ScheduleChangesBody,
+    ScheduleEntry,
+    ScheduleTableBody,
+    schedule_key,
+)
 from sprocket.remoting.bodies.topic import DataVersion
+from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import (
@@ -36,6 +45,8 @@ MAX_PERIOD_MS: Final = 10 * 366 * 86_400_000
 MAX_JITTER_MS: Final = 3_600_000
 MAX_CATCH_UP: Final = 1000
 _LAST_MS: Final = 1 << 53
+# Changes that a slave or the agenda need not take over one by one are taken over as the whole table.
+_KEPT_CHANGES: Final = 1024
 _NO_SCHEDULE_TOPICS: Final = (RETRY_PREFIX, DLQ_PREFIX, LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX)
 
 
@@ -49,6 +60,9 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
         # A version of its own: no plan depends on schedules, so a change of them drops none.
         super().__init__(file, clock, PlanVersion(), "scheduleTable", "schedule", ScheduleTableBody)
         self._random_below = random_below
+        self.change_count = 0
+        self._recent: deque[str] = deque(maxlen=_KEPT_CHANGES)  # keys of the last changes
+        self._total_bytes = 0
 
     def find(self, name: str, topic: str) -> ScheduleEntry:
         """Return the schedule of a topic with this name.  Raises RequestError."""
@@ -85,8 +99,7 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
         else:
             entry = replace(known, schedule=schedule, anchor_millis=now_ms, since_millis=now_ms)
         check(entry)
-        total = sum(_size(one.schedule) for key, one in self.by_name.items() if key != schedule.key)
-        if total + _size(schedule) > MAX_TOTAL_BYTES:
+        if self._total_bytes - _size(known) + _size(entry) > MAX_TOTAL_BYTES:
             raise _invalid(schedule, f"the schedules of this broker would have more than {MAX_TOTAL_BYTES} bytes")
         if entry != known:
             self._put(schedule.key, entry)
@@ -99,6 +112,42 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
         if wanted != entry:
             self._put(entry.schedule.key, wanted)
 
+    # Changes, one by one
+
+    def changes_since(self, count: int) -> dict[str, ScheduleEntry | None] | None:
+        """Return what changed since `change_count` was `count`; None if that is not known: take the whole table."""
+        missing = self.change_count - count
+        if missing > len(self._recent):
+            return None
+        return {key: self.by_name.get(key) for key in islice(reversed(self._recent), missing)}
+
+    def encode_changes(self, count: Hashable) -> bytes | None:
+        """Return `changes_since` for a slave."""
+        changes = self.changes_since(count) if isinstance(count, int) else None
+        if changes is None:
+            return None
+        kept = {key: entry for key, entry in changes.items() if entry is not None}
+        return dumps(ScheduleChangesBody(kept, [key for key in changes if key not in kept], self.data_version))
+
+    def merge(self, body: ScheduleChangesBody) -> None:
+        """Take over changes of a master whose version before this table has; it is saved soon."""
+        self._enter({**dict.fromkeys(body.deleted), **body.schedules})
+        self.data_version = body.data_version
+        self.changes += 1
+
+    def _enter(self, changes: Mapping[str, ScheduleEntry | None]) -> None:
+        for key, entry in changes.items():
+            self._total_bytes += _size(entry) - _size(self.by_name.get(key))
+        self._recent.extend(changes)
+        self.change_count += len(changes)
+        super()._enter(changes)
+
+    def _take_over(self, table: ScheduleTableBody) -> None:
+        self._recent.clear()
+        self.change_count += 1
+        self._total_bytes = sum(map(_size, table.schedule_table.values()))
+        super()._take_over(table)
+
     def _body_of(self, entries: dict[str, ScheduleEntry], version: DataVersion) -> ScheduleTableBody:
         return ScheduleTableBody(entries, version)
 
@@ -110,7 +159,10 @@ def _rule_texts(schedule: Schedule) -> tuple[str, str, int]:
     return schedule.cron, schedule.time_zone, schedule.every_millis
 
 
-def _size(schedule: Schedule) -> int:
+def _size(entry: ScheduleEntry | None) -> int:
+    if entry is None:
+        return 0
+    schedule = entry.schedule
     texts = (len(text.encode()) for pair in schedule.properties.items() for text in pair)
     return len(schedule.body) + sum(texts) + _REST_BYTES
 

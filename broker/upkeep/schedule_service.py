@@ -58,6 +58,7 @@ class RecurringMessages(Service):
         self._positions = core.schedule_positions
         self.agenda = Agenda(self._positions.fired_ms)
         self._table.on_change.append(lambda _: self._changed())
+        self._followed = -1  # change of the table that the agenda has
         self._timer: Timer | None = None
         self._is_ready = False  # the log is known to its end
 
@@ -124,6 +125,7 @@ class RecurringMessages(Service):
             self._timer.cancel()
             self._timer = None
         self.agenda.clear()
+        self._followed = -1
 
     # The timer
 
@@ -152,7 +154,12 @@ class RecurringMessages(Service):
 
     def _changed(self) -> None:
         if self._is_ready:
-            self.agenda.update(self._table.by_name)
+            changes = self._table.changes_since(self._followed)
+            if changes is None:
+                self.agenda.update(self._table.by_name)
+            else:
+                self.agenda.change(changes)
+            self._followed = self._table.change_count
             self.agenda.settle(_TURN_MESSAGES)
             self._wake()
 
@@ -217,22 +224,38 @@ class RecurringMessages(Service):
         if is_first:
             self._positions.begin()
             await self._positions.save(self._log_safe)
-        await self._table.save()
-        return Response()
+        return await self._changed_safely()
 
     async def delete_schedule(self, request: Request[ScheduleRequestHeader]) -> Response:
         """Delete a schedule; the response follows the write of the file."""
         self._table.delete(self._table.find(request.header.name, request.header.topic).schedule.key)
-        await self._table.save()
-        return Response()
+        return await self._changed_safely()
 
     async def pause_schedule(self, request: Request[PauseScheduleRequestHeader]) -> Response:
         """Pause a schedule, or let it go on; the response follows the write of the file."""
         header = request.header
         entry = self._table.find(header.name, header.topic)
         self._table.pause(entry, is_paused=header.paused, is_moving=header.moving)
+        return await self._changed_safely()
+
+    async def _changed_safely(self) -> Response:
+        """Respond to a change when it is in the file and, where sends wait for slaves, at these."""
         await self._table.save()
+        if self._core.waits.is_for_slaves:
+            await self._safe(
+                self._sends.note_change(), "the schedule is changed at this broker, but perhaps at no slave"
+            )
         return Response()
+
+    async def _safe(self, end: int, unsafe: str) -> None:
+        """Wait until the log is safe up to `end`.  Raises StoreError, and RequestError with the text `unsafe`."""
+        safe: asyncio.Future[tuple[StoreError | None, ResponseCode]] = asyncio.get_running_loop().create_future()
+        self._core.waits.wait(end, lambda *outcome: None if safe.done() else safe.set_result(outcome))
+        error, code = await safe
+        if error is not None:
+            raise error
+        if code != ResponseCode.SUCCESS:
+            raise RequestError(code, unsafe)
 
     async def trigger_schedule(self, request: Request[ScheduleRequestHeader]) -> Response:
         """Send the message of a schedule now, also of a paused one.  Its fire times stay as they are.
@@ -245,13 +268,7 @@ class RecurringMessages(Service):
         schedule = self._table.find(request.header.name, request.header.topic).schedule
         end = self._sends.send(schedule, self._core.clock.wall_ms(), None)
         if waits.is_needed:
-            safe: asyncio.Future[tuple[StoreError | None, ResponseCode]] = asyncio.get_running_loop().create_future()
-            waits.wait(end, lambda *outcome: None if safe.done() else safe.set_result(outcome))
-            error, code = await safe
-            if error is not None:
-                raise error
-            if code != ResponseCode.SUCCESS:
-                raise RequestError(code, "the message is in the log, but not yet safe; it will be delivered")
+            await self._safe(end, "the message is in the log, but not yet safe; it will be delivered")
         return Response()
 
     def schedule(self, request: Request[ScheduleRequestHeader]) -> Response:

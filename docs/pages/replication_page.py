@@ -234,8 +234,13 @@ What RocketMQ's ends do differently:
 The master looks for changes every {look} ms. Of consumer offsets it sends the changes (`{changes}`, JSON: `topic@group`
 to queue id to offset). Of another table that changed it sends all, in the form of the response to RocketMQ's GET_ALL_
 request. A new slave gets all tables. Each TABLE follows the log that the master had at the look. The slave applies it
-at that place, so it has that log. A slave that lags gets up to {waiting} updates, and later all tables again. Topics do
-not wait for a look: a changed table precedes the next LOG, with offset 0, so a slave that has a message has its topic.
+at that place, so it has that log. A slave that lags gets up to {waiting} updates, and later all tables again.
+
+Topics and schedules do not wait for a look: a changed table precedes the next LOG, with offset 0. So a slave that has a
+message has its topic. Of schedules the master sends the changes (`schedulesChanges`), and all to a new slave. With
+SYNC_MASTER a change of a schedule is followed by a record in SELF_TEST_TOPIC: a slave that acknowledges it has the
+schedule.
+
 A slave that acts for its master installs none until the master is back.
 
 A slave installs tables only from a master whose log was compared with its own:

@@ -307,7 +307,7 @@ def test_a_table_in_a_hurry_takes_the_place_of_what_is_queued_of_it() -> None:
     ends = Ends(log, replica)
     tables = ends.master.tables
     tables.begin([TableUpdate(1900, "topics", b"old"), TableUpdate(2000, "offsets", b"{}")])
-    tables.hurry_topics(TableUpdate(0, "topics", b"new"), 1)
+    tables.hurry(TableUpdate(0, "topics", b"new"), "topics", 1)
     ends.talk()
     assert ends.applied == [TableContent("topics", b"new"), TableContent("offsets", b"{}")]
 

@@ -75,6 +75,14 @@ class ScheduleTableBody(msgspec.Struct, rename="camel"):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
+class ScheduleChangesBody(msgspec.Struct, rename="camel"):
+    """What changed in schedules.json, for a slave that has the version before; `deleted` are keys."""
+
+    schedules: dict[str, ScheduleEntry]
+    deleted: list[str]
+    data_version: DataVersion
+
+
 class SchedulePosition(msgspec.Struct, rename="camel", frozen=True):
     """The last fire time of a schedule whose message is in the log; `id` is that of its `ScheduleEntry`."""
 

@@ -57,8 +57,8 @@ async def change(client: TestClient, code: RequestCode, name: str = "nightly", t
     return await client.ask(code, ScheduleRequestHeader(topic=topic, name=name))
 
 
-async def pause(client: TestClient, paused: bool) -> None:
-    header = PauseScheduleRequestHeader(topic=TOPIC, name="nightly", paused=paused)
+async def pause(client: TestClient, paused: bool, name: str = "nightly") -> None:
+    header = PauseScheduleRequestHeader(topic=TOPIC, name=name, paused=paused)
     await client.ask_well(RequestCode.PAUSE_SCHEDULE, header)
 
 
@@ -299,6 +299,28 @@ async def test_a_schedule_needs_a_topic_that_producers_may_send_to(tmp_path: Pat
         assert "brokers use" in ((await set_schedule(client, schedule(topic="SCHEDULE_TOPIC_XXXX"))).remark or "")
         await begin(client, schedule())
         assert (await change(client, RequestCode.GET_SCHEDULE, topic="Other")).code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_change_is_answered_when_the_slave_has_it(tmp_path: Path) -> None:
+    clock, sync = ManualClock(), BrokerRole.SYNC_MASTER
+    async with (
+        running_broker(tmp_path / "master", clock=clock, broker_role=sync) as (master, client),
+        running_broker(tmp_path / "slave", clock=clock, broker_id=1, broker_role=BrokerRole.SLAVE) as (slave, _),
+    ):
+        await begin(client)
+        assert slave.following is not None
+        slave.following.master_found(master.address, master.registration.ha_address)
+        known = core_of(slave).schedules.by_name
+        await until(lambda: TOPIC in core_of(slave).topics)
+        for number in range(3):
+            assert (await set_schedule(client, schedule(str(number)))).code == ResponseCode.SUCCESS
+            assert set(known) == {f"{TOPIC}/{one}" for one in range(number + 1)}
+        assert (await change(client, RequestCode.DELETE_SCHEDULE, "1")).code == ResponseCode.SUCCESS
+        await pause(client, True, "2")
+        assert known == core_of(master).schedules.by_name
+        assert (len(known), known[f"{TOPIC}/2"].is_paused) == (2, True)
+    async with running_broker(tmp_path / "slave", clock=clock) as (slave, _):
+        assert set(core_of(slave).schedules.by_name) == {f"{TOPIC}/0", f"{TOPIC}/2"}
 
 
 async def test_a_slave_has_the_schedules_and_goes_on_as_the_master(tmp_path: Path) -> None:
