@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from broker.archive.archive_reads import ArchiveReads
+from broker.archive.archive_service import ArchiveService
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.admin import ViewMessageRequestHeader
@@ -25,7 +27,8 @@ from store.record.record import Record
 from store.tier.object_store import Unavailable
 from store.tier.reads import tiered_reads
 from store.tier.remote_store import RemoteStore
-from tests.broker.archive.test_archive_service import archived_to, served
+from tests.broker.archive.test_archive_service import archived_to, manifest_of, served
+from tests.broker.insides import service_of
 from tests.broker.pop.rig import ack, messages_of, pop
 from tests.broker.processor.test_query import bodies, query
 from tests.broker.rig import GROUP, TOPIC
@@ -191,3 +194,28 @@ async def test_after_a_restart_archived_messages_are_read_again(tmp_path: Path) 
             assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY
             assert response.header(PullMessageResponseHeader).next_begin_offset == 0
         assert [bytes(record.body) for record in await pulled(one, 0)] == expected
+
+
+async def test_the_figures_are_those_of_the_archive_and_its_requests(tmp_path: Path) -> None:
+    async with tiered(tmp_path) as one:
+        await pulled(one, 0)
+        broker = one.broker
+        found = {
+            metric.name: dict(metric.read())
+            for service in (service_of(broker, ArchiveService), service_of(broker, ArchiveReads))
+            for metric in service.exported_metrics()
+        }
+        manifest = await manifest_of(tmp_path)
+        assert manifest is not None
+        own, theirs = "sprocket_tiered_store_", "rocketmq_tiered_store_"
+        assert found[f"{own}stored"][()] == sum(entry.size_bytes for entry in manifest.segments)
+        assert found[f"{own}upload_lag"][()] == broker.store.wrote_offset - manifest.uploaded_end
+        requests = {labels[0]: count for labels, count in found[f"{own}requests_total"].items()}
+        # Each object: begin, part and end of an upload; and the manifest after it.
+        assert requests["write"] >= 4 * len(manifest.segments)
+        assert found[f"{own}request_cost"][()] == pytest.approx(requests["write"] * 5e-6 + requests["read"] * 4e-7)
+        assert found[f"{theirs}messages_dispatch_total"][()] == sum(entry.records for entry in manifest.segments)
+        assert found[f"{theirs}messages_out_total"][()] >= broker.store.min_offset(TOPIC, 0)
+        looks, hits = (found[f"{theirs}read_ahead_cache_{name}_total"][()] for name in ("access", "hit"))
+        assert 0 < hits < looks
+        assert found[f"{own}failed_reads_total"][()] == 0
