@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rocketmq import (  # type: ignore[import-not-found]
@@ -20,6 +21,7 @@ from rocketmq import (  # type: ignore[import-not-found]
 
 _BODY = bytes(1024)
 _WINDOW = 64
+_BATCH = 32
 
 
 class Client:
@@ -28,6 +30,7 @@ class Client:
     def __init__(self, proxy: str, topic: str, group: str) -> None:
         configuration = ClientConfiguration(proxy, Credentials())
         self._topic = topic
+        self._threads = ThreadPoolExecutor(_BATCH)
         self._producer = Producer(configuration, (topic,))
         self._producer.startup()
         self._consumer = SimpleConsumer(configuration, group, {topic: FilterExpression("*")}, 20)
@@ -54,15 +57,16 @@ class Client:
 
     def receive(self, count: int) -> None:
         while count > 0:
-            for message in self._consumer.receive(min(32, count), 60) or ():
+            for message in self._consumer.receive(min(_BATCH, count), 60) or ():
                 self._consumer.ack(message)
                 count -= 1
 
     def receive_together(self, count: int) -> None:
         while count > 0:
-            found = self._consumer.receive(min(32, count), 60) or ()
-            for future in [self._consumer.ack_async(message) for message in found]:
-                future.result()
+            found = self._consumer.receive(min(_BATCH, count), 60) or ()
+            # Its `ack_async` returns nothing to wait for, so threads are the way to acknowledge messages together.
+            for _ in self._threads.map(self._consumer.ack, found):
+                pass
             count -= len(found)
 
     def shutdown(self) -> None:

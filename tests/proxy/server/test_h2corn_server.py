@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from proxy.config import H2CORN, ProxyConfig
-from proxy.server.choice import make_server
+from proxy.config import GRPCIO, H2CORN, ProxyConfig
+from proxy.server.choice import chosen, make_server
 from proxy.server.protocol import Handler, Stream
 from sprocket.common.errors import ConfigError
 from tests.waiting import until
@@ -128,6 +128,13 @@ def test_server_that_is_not_installed_is_refused_with_what_to_install(monkeypatc
     monkeypatch.setitem(sys.modules, H2CORN, None)
     with pytest.raises(ConfigError, match=r"h2corn cannot be loaded.*sprocket-mq\[proxy\].*grpcServer = grpcio"):
         make_server({}, _CONFIG, is_shared=False)
+
+
+def test_auto_is_grpcio_only_where_h2corn_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(H2CORN)
+    assert chosen(ProxyConfig()) == H2CORN
+    monkeypatch.setitem(sys.modules, H2CORN, None)
+    assert chosen(ProxyConfig()) == GRPCIO
 
 
 def test_server_of_another_name_is_refused() -> None:
