@@ -132,6 +132,11 @@ class QueueCopier:
         return max(0, self.source_bounds.end - self.position.next_offset)
 
     @property
+    def lag_s(self) -> float:
+        """Age of the last copy, s, while messages are missing; 0 before the first copy."""
+        return (self._clock.wall_ms() - self._copied_ms) / 1000 if self.lag and self._copied_ms else 0.0
+
+    @property
     def missed(self) -> int:
         """Messages that expired at the source before they were copied."""
         return self._missed

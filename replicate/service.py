@@ -93,6 +93,9 @@ class Replication:
             ),
             self._metric("lag_messages", Kind.GAUGE, "Messages that are not copied yet.", lambda one: one.lag),
             self._metric(
+                "lag_seconds", Kind.GAUGE, "Age of the last copy while messages are missing.", lambda one: one.lag_s
+            ),
+            self._metric(
                 "missed_messages", Kind.GAUGE, "Messages that expired before they were copied.", lambda one: one.missed
             ),
             self._metric("blocked", Kind.GAUGE, "1 if the queue stands still.", lambda one: float(bool(one.blocked))),

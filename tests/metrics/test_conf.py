@@ -22,11 +22,14 @@ import yaml
 from controller.config import ControllerConfig
 from controller.live_brokers import LiveBrokers
 from controller.metrics import node_metrics
+from replicate.config import Config
+from replicate.service import Replication
 from sprocket.client.consumer import Consumer
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.transaction import TransactionProducer, TransactionState
+from sprocket.common.clock import SystemClock
 from tests.compat import ports
 from tests.compat.cluster import SprocketCluster
 from tests.debian_packages import PackageMissingError, unpacked
@@ -57,8 +60,12 @@ def panels() -> Iterator[tuple[str, str]]:
             yield panel["title"], target["expr"].replace("$cluster", ".*").replace("$__rate_interval", "5m")
 
 
-OF_CONTROLLERS = {
-    metric.name: metric.labels for metric in node_metrics(ControllerConfig(), LiveBrokers(0), tuple, bool, lambda _: 0)
+OF_OTHERS = {
+    metric.name: metric.labels
+    for metric in (
+        *node_metrics(ControllerConfig(), LiveBrokers(0), tuple, bool, lambda _: 0),
+        *Replication(Config({}, ()), "here", SystemClock()).exported_metrics(),
+    )
 }
 QUERIES = dict([*rules(), *panels()])
 
@@ -137,8 +144,8 @@ def test_query_names_what_a_broker_shows(title: str, families: dict[str, Family]
     names, labels = names_and_labels(QUERIES[title])
     assert names or title == "ServerAway"
     for name in names:
-        if name in OF_CONTROLLERS:
-            assert labels <= set(OF_CONTROLLERS[name]), f"{name} has no labels {labels}"
+        if name in OF_OTHERS:
+            assert labels <= set(OF_OTHERS[name]), f"{name} has no labels {labels}"
             continue
         base = next((name.removesuffix(part) for part in _PARTS if name.removesuffix(part) in families), name)
         assert base in families, f"{name}: no such series"
