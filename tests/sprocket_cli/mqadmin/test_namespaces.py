@@ -19,6 +19,7 @@ from sprocket import Credentials, Message
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.errors import ClientError
 from sprocket.remoting.bodies.quota import Quota
+from sprocket_cli.main import main as sprocket_main
 from sprocket_cli.mqadmin.main import main
 from tests.dashboard.rig import running
 from tests.sprocket_cli.programs import BROKER_FLAGS, await_masters, server
@@ -45,9 +46,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     folder = tmp_path_factory.mktemp("tenants")
     for name in ("namesrv", "broker"):
         (folder / name).mkdir()
-    with server(folder / "namesrv", "namesrv", "--set", "listenPort=0", *_KEYS) as name_server:
+    CliRunner().invoke(sprocket_main, ["token", "keys", "create", str(folder / "keys")])
+    keys = (*_KEYS, "--set", f"tokenPublicKey={folder / 'keys' / 'public.json'}")
+    with server(folder / "namesrv", "namesrv", "--set", "listenPort=0", *keys) as name_server:
         namesrv = f"127.0.0.1:{name_server.port}"
-        with server(folder / "broker", "broker", "-n", namesrv, *BROKER_FLAGS, *_KEYS) as broker:
+        with server(folder / "broker", "broker", "-n", namesrv, *BROKER_FLAGS, *keys) as broker:
             await_masters(namesrv, 1, Credentials("root", "secret-of-root"))
             yield Servers(namesrv, f"127.0.0.1:{broker.port}", folder)
 
@@ -159,11 +162,30 @@ async def test_an_administrator_sees_nothing_else_in_the_dashboard(tenants: dict
             assert (await visitor.get(path)).status in (403, 404), path
 
 
-def blocks_of(heading: str) -> list[str]:
-    """Return the shell commands of a part of the page about namespaces, block by block."""
-    text = (Path(__file__).parents[3] / "docs" / "namespaces.md").read_text(encoding="utf-8")
+def blocks_of(heading: str, page: str = "namespaces.md") -> list[str]:
+    """Return the shell commands of a part of a page, block by block."""
+    text = (Path(__file__).parents[3] / "docs" / page).read_text(encoding="utf-8")
     part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return re.findall(r"^```sh\n(.*?)^```", part, re.DOTALL | re.MULTILINE)
+
+
+def environment_of(servers: Servers, user: str, password: str) -> dict[str, str]:
+    """Return the environment of a person at a shell with an account."""
+    return os.environ | {
+        "ROCKETMQ_HOME": str(home(servers.folder / "page", user, password)),
+        "NAMESRV_ADDR": servers.namesrv,
+        "SPROCKET_ACCOUNT_PASSWORD": "page",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+
+
+def shell(commands: str, environment: dict[str, str], folder: Path, code: int = 0) -> str:
+    """Run commands of a page in `folder`, and return what they print."""
+    done = subprocess.run(
+        ["bash", "-ec", commands], env=environment, capture_output=True, text=True, timeout=120, check=False, cwd=folder
+    )
+    assert done.returncode == code, (commands, done.stdout, done.stderr)
+    return done.stdout + done.stderr
 
 
 def test_the_page_leads_from_nothing_to_the_first_message(servers: Servers) -> None:
@@ -172,19 +194,24 @@ def test_the_page_leads_from_nothing_to_the_first_message(servers: Servers) -> N
     assert len(blocks) == len(accounts)
     output = ""
     for (user, password), commands in zip(accounts, blocks, strict=True):
-        environment = os.environ | {
-            "ROCKETMQ_HOME": str(home(servers.folder / "page", user, password)),
-            "NAMESRV_ADDR": servers.namesrv,
-            "SPROCKET_ACCOUNT_PASSWORD": "page",
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        }
-        done = subprocess.run(
-            ["bash", "-ec", commands], env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, (user, done.stdout, done.stderr)
-        output += done.stdout
+        environment = environment_of(servers, user, password)
+        output += shell(commands, environment, servers.folder)
     assert f"{OF_THE_PAGE}%admin is its administrator" in output and "order 1" in output
     refused = subprocess.run(
         ["sprocket", "namespace", "limits", OF_THE_PAGE], env=environment, capture_output=True, text=True, check=False
     )
     assert refused.returncode != 0 and "no permission" in refused.stderr
+    # The same application with a token, until the operator ends it.
+    make, use, revoke = blocks_of("A token in place of the password")
+    root = environment_of(servers, "root", "secret-of-root")
+    assert f"{OF_THE_PAGE}%app" in shell(make, root, servers.folder)
+    shell(use, root, servers.folder)
+    shell(revoke, root, servers.folder)
+    assert "is revoked; present a new one" in shell(use, root, servers.folder, code=1)
+
+
+def test_the_page_shows_a_quota_that_is_exceeded(servers: Servers) -> None:
+    (commands,) = blocks_of("Try it", "quotas.md")
+    output = shell(commands, environment_of(servers, "root", "secret-of-root"), servers.folder)
+    (line,) = [line.split() for line in output.splitlines() if "topic:Orders" in line and "messages_in" in line]
+    assert int(line[-1]) > 0
