@@ -53,7 +53,9 @@ class SimTables:
         self._error = error
         self._known = 0
         self.consumer_offsets = None
-        self.topics = ReplicatedTable("topics", None, self._count, lambda: b"%d" % self._count(), self._prepare)
+        self.topics = ReplicatedTable(
+            "topics", None, self._count, lambda: b"%d" % self._count(), self._prepare, is_early=True
+        )
         self.all: list[ReplicatedTable] = [self.topics]
 
     def _count(self) -> int:
