@@ -432,7 +432,7 @@ def _slave_status(following: MasterFollower, exchange: HaExchange) -> HARuntimeI
 def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaster | None, pop: PopService) -> Pulls:
     """Build `Pulls`, and what moves consumers to a topic that is created again."""
     broadcasts, cold = BroadcastOffsets(core), ColdFlow(core)
-    held = HeldPulls(core.store, core.clock, core.call_later)
+    held = HeldPulls(core.store, core.clock, core.call_later, core.quota_reads.looks)
     core.store.on_arrival.append(held.arrived)
     core.mappings.on_put.append(held.wake_topic)
     core.store.on_queues_removed.append(core.config.plan_version.rise)

@@ -9,6 +9,7 @@ Source: RocketMQ 5.3.3, `PopLongPollingService`, `PopRequest`.
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from functools import partial
 from itertools import count, islice
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.deadlines import Deadlines
-from broker.longpolling.held_pulls import PullFilter, QueueEnds, codes_of
+from broker.longpolling.held_pulls import Looks, PullFilter, QueueEnds, codes_of, look_always
 from broker.topic.retry_topics import retry_topic_v1, retry_topic_v2
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
@@ -95,9 +96,11 @@ class HeldPops:
         clock: Clock,
         call_later: CallLater,
         answer: AnswerPop,
+        looks: Looks = look_always,
         *,
         wakes_each: bool = False,
     ) -> None:
+        self._looks = looks
         self._config = config
         self._store = store
         self._clock = clock
@@ -197,7 +200,7 @@ class HeldPops:
             return
         interval = self._config.broker.pop_long_polling_force_notify_interval
         is_forced = interval > 0 and max_offset // interval > first_offset // interval
-        arrival = None if is_forced else _Arrival(self._store, topic, queue_id, max_offset, first_offset)
+        arrival = None if is_forced else _Arrival(self._store, self._looks, topic, queue_id, max_offset, first_offset)
         most = max_offset - first_offset if self._wakes_each else 1
         ready: list[HeldPop] = []
         for held in concerned:
@@ -256,7 +259,7 @@ class HeldPops:
 
     def _wanting(self, queue: Sequence[_Entry], arrival: "_Arrival | None", most: int) -> list[HeldPop]:
         entries = reversed(queue) if self._wakes_each else iter(queue)
-        wanting = (pop for _, _, pop in entries if arrival is None or arrival.is_wanted(pop.matches))
+        wanting = (pop for _, _, pop in entries if arrival is None or arrival.is_wanted(pop))
         return list(islice(wanting, most))
 
     def _chosen(self, queue: list[_Entry]) -> HeldPop:
@@ -310,23 +313,32 @@ class HeldPops:
 class _Arrival:
     """Messages that arrived, and which filters match any of them; calls each filter once."""
 
-    def __init__(self, store: QueueEnds, topic: str, queue_id: int, max_offset: int, first_offset: int) -> None:
+    def __init__(
+        self, store: QueueEnds, looks: Looks, topic: str, queue_id: int, max_offset: int, first_offset: int
+    ) -> None:
         self._store = store
+        self._looks = looks
         self._place = (topic, queue_id, first_offset, max_offset)
         self._codes: npt.NDArray[np.int64] | None = None
         self._wanted: dict[int, bool] = {}
 
-    def is_wanted(self, matches: PullFilter | None) -> bool:
-        if matches is None:
+    def is_wanted(self, pop: HeldPop) -> bool:
+        """Return whether a pop wants any of the messages; False if nobody may look for it now."""
+        matches, request = pop.matches, pop.request
+        if matches is None or request is None:
             return True
-        wanted = self._wanted.get(id(matches))
-        if wanted is None:
-            wanted = self._wanted[id(matches)] = self._is_wanted(matches)
-        return wanted
+        if id(matches) not in self._wanted:
+            look = partial(self._look, matches)
+            if not (self._looks(request.channel, look) if isinstance(matches, RecordFilter) else look()):
+                return False
+        return self._wanted[id(matches)]
 
-    def _is_wanted(self, matches: PullFilter) -> bool:
+    def _look(self, matches: PullFilter) -> bool:
         if isinstance(matches, RecordFilter):
-            return self._store.has_wanted(*self._place, matches)
-        if self._codes is None:
-            self._codes = codes_of(self._store, *self._place)
-        return matches.matches_any(self._codes)
+            wanted = self._store.has_wanted(*self._place, matches)
+        else:
+            if self._codes is None:
+                self._codes = codes_of(self._store, *self._place)
+            wanted = matches.matches_any(self._codes)
+        self._wanted[id(matches)] = wanted
+        return wanted

@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `PullRequestHoldService`, `NotifyMessageArrivingListener
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -27,6 +28,13 @@ MAX_HELD_PER_CHANNEL: Final = 8192
 _TICK_S: Final = 0.05
 
 AnswerPull: TypeAlias = Callable[[Request[Any]], None]
+# Calls a function that evaluates SQL for a channel, or returns False.
+Looks: TypeAlias = Callable[[Any, Callable[[], bool]], bool]
+
+
+def look_always(channel: object, look: Callable[[], bool]) -> bool:
+    """Let everybody look."""
+    return look()
 
 
 class QueueEnds(Protocol):
@@ -77,9 +85,11 @@ class HeldPulls:
     """Table of held pulls by topic and queue, with one timer for all; an idle pull costs only memory.
 
     Each pull has its own `answer`, which gets the request once: when a message has arrived, or at the deadline.
+    `looks` charges who pulls with a look at records.
     """
 
-    def __init__(self, store: QueueEnds, clock: Clock, call_later: CallLater) -> None:
+    def __init__(self, store: QueueEnds, clock: Clock, call_later: CallLater, looks: Looks = look_always) -> None:
+        self._looks = looks
         self._store = store
         self._clock = clock
         # Ordered sets: pulls are answered in the order in which they were held.
@@ -131,11 +141,12 @@ class HeldPulls:
         for pull in pulls:
             if max_offset <= pull.offset:
                 continue
-            if isinstance(pull.matches, RecordFilter):
-                if not self._store.has_wanted(topic, queue_id, first_offset, max_offset, pull.matches):
+            if isinstance(pull.matches, RecordFilter) and pull.request is not None:
+                look = partial(self._store.has_wanted, topic, queue_id, first_offset, max_offset, pull.matches)
+                if not self._looks(pull.request.channel, look):
                     self._hasten(pull)
                     continue
-            elif pull.matches is not None:
+            elif isinstance(pull.matches, TagFilter):
                 if codes is None:
                     codes = codes_of(self._store, topic, queue_id, first_offset, max_offset)
                 if not pull.matches.matches_any(codes):

@@ -69,6 +69,16 @@ class QuotaReads:
         """Charge who reads on a connection with the time that the block takes."""
         return self._quotas.work_of(channel)
 
+    def looks(self, channel: FramesChannel, look: Callable[[], bool]) -> bool:
+        """Return what `look` finds for a read that is held, charged to who reads.
+
+        Who has used up its share gets no look: the read is answered at the end of its time.
+        """
+        if self._quotas.has_overworked(channel):
+            return False
+        with self.work_of(channel):
+            return look()
+
     def admit(self, buckets: Buckets, request: Request[Any], max_s: float, again: Answer, *, is_new: bool) -> Verdict:
         """Decide about a read.  `again` gets the request when it has waited, at most `max_s` in total.
 

@@ -15,7 +15,7 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.namespace import NamespacePolicy
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.message_type import type_of
+from sprocket.remoting.message.message_type import MessageType, type_of
 from sprocket.remoting.message.namespaces import SEPARATOR, namespace_of
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
@@ -40,6 +40,11 @@ class SendLimits(msgspec.Struct, frozen=True):
     """What the messages of one topic may be, because of its namespace; 0 and no types are no limit."""
 
     policy: NamespacePolicy
+
+    @property
+    def allowed_types(self) -> frozenset[str]:
+        """The types that messages may have."""
+        return frozenset(self.policy.message_types or MessageType)
 
     def check(self, properties: str | None, body_bytes: int) -> None:
         """Raise RequestError for a message, or for a batch by its own properties, that is not allowed."""

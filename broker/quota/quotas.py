@@ -242,10 +242,17 @@ class Quotas:
         """Charge who sends on a connection with work on the loop, if there are quotas; too much is read more slowly."""
         if not self.table.by_name:
             return
-        account, address = self._charged(channel)
-        slow_s = self._work.spend(f"address {address}" if account is None else f"account {account}", seconds)
+        slow_s = self._work.spend(self._worker(channel), seconds)
         if slow_s > 0:
             self._slow(channel, slow_s, _MAX_WORK_SLOW_S)
+
+    def has_overworked(self, channel: FramesChannel) -> bool:
+        """Return whether who sends on a connection has used up its share of the loop's time, if there are quotas."""
+        return bool(self.table.by_name) and self._work.is_spent(self._worker(channel))
+
+    def _worker(self, channel: FramesChannel) -> str:
+        account, address = self._charged(channel)
+        return f"address {address}" if account is None else f"account {account}"
 
     @contextmanager
     def work_of(self, channel: FramesChannel) -> Iterator[None]:

@@ -23,6 +23,10 @@ class WorkBudget:
         # Caller -> monotonic time at which all that it has had is paid for; the last ones of `MAX_CALLERS`.
         self._paid_at_s: OrderedDict[str, float] = OrderedDict()
 
+    def is_spent(self, caller: str) -> bool:
+        """Return whether a caller has had more than its share."""
+        return self._paid_at_s.get(caller, 0.0) > self._now_s()
+
     def spend(self, caller: str, seconds: float) -> float:
         """Charge a caller with work that took some seconds; return for how long it is not to be read, s."""
         now_s = self._now_s()

@@ -8,7 +8,7 @@ is refused here: `SendReader.take` stops before the first send for the handler.
 from cpython.array cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
@@ -67,7 +67,18 @@ cdef enum:
     TRANSACTION_MASK = 0xC
     # Records of this size take about 20 us: other threads may run meanwhile.
     LONG_BYTES = 64 * 1024
+    # Bits of the types of messages, as in `MessageType`.
+    TYPE_NORMAL = 1
+    TYPE_FIFO = 2
+    TYPE_DELAY = 4
+    TYPE_TRANSACTION = 8
+    TYPE_PRIORITY = 16
+    ALL_TYPES = 31
 
+cdef dict TYPES = {
+    TYPE_NORMAL: "NORMAL", TYPE_FIFO: "FIFO", TYPE_DELAY: "DELAY", TYPE_TRANSACTION: "TRANSACTION",
+    TYPE_PRIORITY: "PRIORITY",
+}
 cdef bint CAN_FOLD = False
 
 crc32_prepare()
@@ -122,6 +133,8 @@ cdef struct Queue:
     int64_t queue_id
     int64_t flags  # of the plan, added to those of each message
     int64_t write_queues  # of the plan: a priority chooses among them
+    int64_t max_body_bytes  # of its namespace, as `types` is
+    int types  # bits of what a message may be
     bint is_there  # if not, only half and timed messages for it are taken
     int64_t next_offset
     int32_t magic
@@ -168,6 +181,17 @@ cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
     return True
 
 
+cdef int type_of(const Properties *properties) noexcept nogil:
+    """Return the bit of the type of a message that the kernel takes."""
+    if properties.special.kind == HALF:
+        return TYPE_TRANSACTION
+    if properties.special.kind == TIMED:
+        return TYPE_DELAY
+    if properties.has_sharding_key:
+        return TYPE_FIFO
+    return TYPE_PRIORITY if properties.priority >= 0 else TYPE_NORMAL
+
+
 cdef class Prepared:
     """A plan, with what the kernel reads of it as C values."""
 
@@ -178,12 +202,19 @@ cdef class Prepared:
     cdef int64_t flags
     cdef int64_t write_queues
     cdef tuple buckets
+    cdef int64_t max_body_bytes
+    cdef int types
 
     def __init__(self, plan):
         self.is_lasting, self.is_for_kernel = plan.is_lasting, plan.is_for_kernel
+        self.max_body_bytes, self.types = INT64_MAX, ALL_TYPES
         if self.is_for_kernel:
             self.topic, self.queue, self.flags, self.buckets = plan.topic, plan.queue, plan.flags, plan.buckets
             self.write_queues = plan.write_queues
+            if plan.limits is not None:
+                self.max_body_bytes = plan.limits.policy.max_message_bytes or INT64_MAX
+                allowed = plan.limits.allowed_types
+                self.types = sum(bit for bit, name in TYPES.items() if name in allowed)
 
 
 cdef class SendKinds:
@@ -480,6 +511,8 @@ cdef class SendTurn:
             flags &= ~<int64_t> TRANSACTION_MASK
         if flags & ~plain_flags:
             return False
+        if frame.body_bytes > self.queues[queue].max_body_bytes or not self.queues[queue].types & type_of(&properties):
+            return False
         if send.kind != PLAIN:
             queue = self.place_special(send, &properties.special)
         if queue < 0 or not self.queues[queue].is_there:
@@ -702,7 +735,9 @@ cdef class SendTurn:
                 self.topic_count -= 1
                 self.names.pop()
                 return -1
-        return self.add_queue(topic, queue_id, plan.flags, plan.write_queues, plan.queue)
+        i = self.add_queue(topic, queue_id, plan.flags, plan.write_queues, plan.queue)
+        self.queues[i].max_body_bytes, self.queues[i].types = plan.max_body_bytes, plan.types
+        return i
 
     cdef bint has_room_for_queue(self, int topic) noexcept:
         """Return whether another queue of a topic fits; `topic` is -1 if that is new."""
@@ -717,6 +752,7 @@ cdef class SendTurn:
         cdef bytes topic_bytes
         queue.topic, queue.queue_id, queue.flags, queue.is_there = topic, queue_id, flags, stored is not None
         queue.write_queues, queue.count, queue.entries = write_queues, 0, NULL
+        queue.max_body_bytes, queue.types = INT64_MAX, ALL_TYPES
         if queue.is_there:
             topic_bytes = stored.topic_bytes
             self.kept.append(topic_bytes)

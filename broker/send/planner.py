@@ -61,7 +61,6 @@ class Why(Enum):
     RETRY = "a retry may be a dead letter"
     BATCHES = "the topic keeps a client's batch as one record"
     KEYED = "the topic is compacted, so each message needs a key and may have no body"
-    NAMESPACE = "the namespace limits the size or the type of messages"
     SHARDED = "the topic grows, so the number of queues that a key chose from is checked"
 
 
@@ -289,8 +288,6 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             why = Why.KEYED
         elif sharded is not None:
             why = Why.SHARDED
-        elif limits is not None:
-            why = Why.NAMESPACE
         else:
             queue = self._store.plain_queue(name, key.queue_id)
         sys_flag = int(SysFlag.MULTI_TAGS) if topic.topic_filter_type == "MULTI_TAG" else 0

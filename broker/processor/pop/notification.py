@@ -42,7 +42,10 @@ class NotificationService(Service):
         self._pop = pop
         self._sql = core.filters.sql
         self._quotas = core.quota_reads
-        self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self._answer_held, wakes_each=True)
+        self.held = HeldPops(
+            core.config, core.store, core.clock, core.call_later, self._answer_held, core.quota_reads.looks,
+            wakes_each=True,
+        )  # fmt: skip
         pop.on_free.append(self.held.lock_released)
 
     def routes(self) -> list[Route]:

@@ -6,6 +6,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.processRequest`, `popMsgFromTopic`.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from broker.longpolling.held_pops import HeldPops, HoldResult
 from broker.longpolling.held_pulls import PullFilter
 from broker.longpolling.quota_reads import Verdict, charge_found
 from broker.plan.table import Refused
-from broker.pop.planner import PopPlan, PopPlanner
+from broker.pop.planner import PopPlan, PopPlanner, Why
 from broker.pop.pop_draws import PopDraws, is_retry_first, scan
 from broker.pop.pop_end import PopEnd
 from broker.pop.popped import Popped
@@ -46,7 +47,7 @@ class PopProcessor:
         self._end = end
         self._log = log
         self._quotas = core.quota_reads
-        self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.answer_held)
+        self.held = HeldPops(core.config, core.store, core.clock, core.call_later, self.answer_held, self._quotas.looks)
 
     def pop(self, run: list[Request[Any]]) -> None:
         """Process the pops of one read."""
@@ -102,7 +103,8 @@ class PopProcessor:
         draw, revive_queue_id = self._draws.take(is_ordered=bool(request.header.order))
         popped = Popped(request, now_ms, revive_queue_id)
         try:
-            self._look_into_queues(popped, plan, draw)
+            with nullcontext() if plan.needs_handler is not Why.SQL else self._quotas.work_of(request.channel):
+                self._look_into_queues(popped, plan, draw)
         except BaseException:
             self._end.take_back(popped.taken)
             raise

@@ -19,6 +19,7 @@ cdef struct Properties:
     bint has_group
     bint is_fifo  # a sharding key: for statistics, and it takes a priority's place
     int64_t priority  # -1 without one
+    bint has_sharding_key  # with a value: it decides about the type of the message
     Special special
 
 
@@ -115,7 +116,7 @@ cdef inline bint read_properties(const uint8_t *at, Py_ssize_t size, Properties 
     cdef Py_ssize_t name_bytes, value_bytes
     found.key = found.tag = NULL
     found.key_bytes = found.tag_bytes = 0
-    found.has_group = found.is_fifo = False
+    found.has_group = found.is_fifo = found.has_sharding_key = False
     found.special.kind = PLAIN
     found.priority = -1
     while at < end:
@@ -141,7 +142,9 @@ cdef inline bint read_properties(const uint8_t *at, Py_ssize_t size, Properties 
             return False
         elif name_bytes == 6 and begins(at, name_bytes, b"PGROUP", 6):
             found.has_group = value_bytes > 0
-        found.is_fifo = found.is_fifo or ends(at, name_bytes, b"__SHARDINGKEY", 13)
+        if ends(at, name_bytes, b"__SHARDINGKEY", 13):
+            found.is_fifo = True
+            found.has_sharding_key = found.has_sharding_key or (name_bytes == 13 and value_bytes > 0)
         at = value_end + 1
     if found.special.kind != PLAIN and not is_fit(begin, size, found):
         return False

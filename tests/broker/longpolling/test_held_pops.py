@@ -60,9 +60,13 @@ class Rig:
         self.may_hold: list[bool] = []
         self.answer_with: Callable[[Request[Any]], object] = lambda request: None
         config = LiveConfig(broker_config(**changes), store_config(Path()))
+        self.overworked: set[int] = set()  # ids of channels that may not look now
         self.pops = HeldPops(
-            config, self.queues, self.clock, self.timers.call_later, self.answer, wakes_each=wakes_each
+            config, self.queues, self.clock, self.timers.call_later, self.answer, self._looks, wakes_each=wakes_each
         )
+
+    def _looks(self, channel: Channel, look: Callable[[], bool]) -> bool:
+        return channel.id not in self.overworked and look()
 
     def answer(self, request: Request[Any], may_hold: bool) -> None:
         self.answered.append(request.opaque)
@@ -151,6 +155,18 @@ def test_a_filter_is_asked_once_however_many_pops_share_it() -> None:
         rig.hold(opaque, matches=matches)
     rig.arrive(8)
     assert rig.queues.reads == 1
+
+
+def test_sql_is_not_asked_for_who_has_used_up_its_share_but_for_the_next_one() -> None:
+    rig = Rig()
+    matches = RecordFilter(lambda record: True)
+    rig.hold(1, matches=matches, channel=1)
+    rig.hold(2, matches=matches, channel=2)
+    rig.overworked = {1}
+    rig.arrive(8)
+    assert rig.answered == [2]
+    rig.timers.advance(15)
+    assert rig.answered == [2, 1]
 
 
 def test_now_and_then_a_message_wakes_in_spite_of_the_filter_so_that_offsets_move() -> None:

@@ -52,7 +52,11 @@ class Held:
         self.queues = Queues()
         self.answered: list[int] = []
         self.answer_with: Callable[[Request[Any]], object] = lambda request: self.answered.append(request.opaque)
-        self.pulls = HeldPulls(self.queues, self.clock, self.timers.call_later)
+        self.overworked: set[int] = set()  # ids of channels that may not look now
+        self.pulls = HeldPulls(self.queues, self.clock, self.timers.call_later, self._looks)
+
+    def _looks(self, channel: Channel, look: Callable[[], bool]) -> bool:
+        return channel.id not in self.overworked and look()
 
     def answer(self, request: Request[Any]) -> None:
         self.answer_with(request)
@@ -125,6 +129,17 @@ def test_only_a_wanted_record_wakes() -> None:
     assert held.answered == [1]
     held.timers.advance(PASSED_BY_S + 0.1)
     assert held.answered == [1, 2], "its offset moves on"
+
+
+def test_sql_is_not_asked_for_who_has_used_up_its_share_and_the_pull_is_answered_soon() -> None:
+    held = Held()
+    held.hold(1, matches=RecordFilter(lambda record: True), channel=1)
+    held.hold(2, matches=RecordFilter(lambda record: True), channel=2)
+    held.overworked = {1}
+    held.arrive(7)
+    assert held.answered == [2]
+    held.timers.advance(PASSED_BY_S + 0.1)
+    assert held.answered == [2, 1]
 
 
 def test_a_pull_that_messages_passed_by_is_answered_soon_so_that_its_offset_moves() -> None:

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from broker.processor.send import SendProcessor
 from broker.upkeep.namespace_service import NamespaceService
 from sprocket.common.refusal_reasons import Reason
+from sprocket.engine.choice import native
 from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.namespace import NamespacePolicy, NamespaceUsesBody
@@ -180,6 +182,38 @@ async def test_messages_have_the_size_and_type_that_the_namespace_allows(tmp_pat
         large = client_batch((0, b"b" * 40, b""), (0, b"b" * 40, b""))
         assert says(await send(client, topic, large, batch=True), "maxMessageBytes")
         assert (await send(client, f"{OTHER}%a", b"b" * 100)).code == SUCCESS
+
+
+@pytest.mark.skipif(native("broker.send.kernel_native") is None, reason="the compiled engine is not built")
+async def test_the_compiled_kernel_serves_what_a_namespace_allows_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[bytes] = []
+    handle = SendProcessor.send
+
+    def send_by_handler(self: SendProcessor, run: list[Any]) -> None:
+        left.extend(bytes(request.body) for request in run)
+        handle(self, run)
+
+    monkeypatch.setattr(SendProcessor, "send", send_by_handler)
+    async with running_broker(tmp_path) as (_, client):
+        topic = f"{OWN}%a"
+        await create(client, topic)
+        await send(client, topic)  # makes the queue
+        left.clear()
+        await set_namespace(client, max_message_bytes=64, message_types=("NORMAL", "FIFO"))
+        for body, more, is_allowed in (
+            (b"1", "", True), (b"2", "__SHARDINGKEY\x01k\x02", True), (b"b" * 65, "", False),
+            (b"p", "_SYS_MSG_PRIORITY_\x010\x02", False),
+            (b"3", "TRAN_MSG\x01true\x02PGROUP\x01PG\x02", False), (b"4", "DELAY\x013\x02", False),
+        ):  # fmt: skip
+            assert ((await send(client, topic, body, more)).code == SUCCESS) is is_allowed
+        assert left == [b"b" * 65, b"p", b"3", b"4"]
+        await set_namespace(client, message_types=("FIFO",), topic_attributes={"message.type": "FIFO"})
+        for body, key, is_allowed in ((b"5", "", False), (b"6", "k", True)):
+            answer = await send(client, topic, body, f"MY__SHARDINGKEY\x01other\x02__SHARDINGKEY\x01{key}\x02")
+            assert (answer.code == SUCCESS) is is_allowed
+        assert left[4:] == [b"5"]
 
 
 async def test_a_namespace_bounds_what_consumers_read_of_its_topics(tmp_path: Path) -> None:

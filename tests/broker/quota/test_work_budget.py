@@ -11,9 +11,12 @@ def test_little_work_is_free_and_more_is_paid_with_waiting() -> None:
     clock.advance(1000)
     budget = WorkBudget(clock)
     assert budget.spend("a", BURST_S) == 0
+    assert not budget.is_spent("a")
     assert budget.spend("a", 0.01) == pytest.approx(0.01 / SHARE)
+    assert budget.is_spent("a") and not budget.is_spent("b")
     assert budget.spend("b", 0.01) == 0, "each caller has its own share"
     clock.advance(0.01 / SHARE)
+    assert not budget.is_spent("a")
     assert budget.spend("a", 0.001) <= 0.001 / SHARE + 1e-9
 
 
