@@ -9,11 +9,11 @@ import base64
 import binascii
 import json
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 from weakref import WeakSet
 
+from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ClientError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.credentials import TokenCredentials
@@ -27,6 +27,10 @@ _MIN_PAUSE_S: Final = 0.2
 _MAX_PAUSE_S: Final = 30.0
 
 Fetch = Callable[[], Awaitable[str]]
+
+
+def _wall_s() -> float:
+    return SystemClock().wall_ms() / 1000
 
 
 class Presenter(Protocol):
@@ -51,7 +55,7 @@ class RenewedToken(TokenCredentials):
     fails, it is tried again, at most every 30 s, and the old token is presented meanwhile.
     """
 
-    def __init__(self, fetch: Fetch, wall_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, fetch: Fetch, wall_s: Callable[[], float] = _wall_s) -> None:
         super().__init__(self._present)
         object.__setattr__(self, "_state", _State(fetch, wall_s))
 

@@ -572,13 +572,9 @@ class ClientInstance:
 
     async def _heartbeat_one(self, address: str, body: bytes) -> None:
         try:
-            response = await self.remoting.invoke(
-                address,
-                RequestCode.HEART_BEAT,
-                HeartbeatRequestHeader(),
-                body,
-                timeout_s=self.settings.api_timeout_s,
-            )
+            limit_s = self.settings.api_timeout_s
+            header = HeartbeatRequestHeader()
+            response = await self.remoting.invoke(address, RequestCode.HEART_BEAT, header, body, timeout_s=limit_s)
             if response.code != ResponseCode.SUCCESS:
                 raise refusal(response.code, response.remark, address)
         except ClientError as error:
