@@ -50,5 +50,7 @@ def extensions() -> list[Extension]:
 
 
 os.chdir(Path(__file__).resolve().parent)
+# Only Linux says on which processors a process may run.
+processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 modules = [] if os.environ.get("SPROCKET_ENGINE") == "python" else extensions()
-setup(ext_modules=modules, options={"build_ext": {"parallel": len(os.sched_getaffinity(0))}})
+setup(ext_modules=modules, options={"build_ext": {"parallel": processors}})

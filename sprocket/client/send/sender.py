@@ -384,16 +384,14 @@ class Sender:
         """Send until a broker has the message, or retries or time are used up.
 
         With `queue` or `sharding_key` there is one target, so there is no second attempt unless the first could not
-        connect, a logical queue has moved, or a quota was used up: then the message waits.  A batch whose keys chose
-        one of `among` queues gets IllegalMessage if there is another number of them.  `failed` has the queue and
-        the error of an earlier attempt.
-        Attempts of an idempotent message stay with one queue from the first that may have reached its broker: only that
-        broker recognises a duplicate.
+        connect, a logical queue has moved, or a quota was used up: then the message waits.  `failed` has the queue and
+        the error of an earlier attempt.  Attempts of an idempotent message stay with one queue from the first that may
+        have reached its broker: only that broker recognises a duplicate.
+        A batch whose keys chose one of `among` queues gets IllegalMessage if there is another number of them.
         Raises SendFailed, TopicNotFound, NameServerUnreachable, BrokerRefused (for a code that is not retried).
         """
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        deadline = begun + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
+        deadline = (begun := loop.time()) + (self.settings.send_msg_timeout_s if timeout_s is None else timeout_s)
         left = self._max_attempts(request, queue, sharding_key)
         sharding_key = _queue_key(request) if sharding_key is None else sharding_key
         target, error = failed or (None, None)
