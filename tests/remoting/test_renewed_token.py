@@ -9,7 +9,6 @@ import pytest
 
 from sprocket.remoting.credentials import ACCESS_KEY
 from sprocket.remoting.renewed_token import RenewedToken, TokenUnavailable, end_of
-from tests.clock import ManualClock
 from tests.waiting import until
 
 
@@ -29,12 +28,12 @@ class Client:
 
 
 class Source:
-    """An application's function, with a clock that begins at 1000 s; a token lives for `life_s`."""
+    """An application's function; `clock_s` is the time, a token lives for `life_s`."""
 
     def __init__(self, life_s: float | None) -> None:
         self.calls = 0
         self.life_s = life_s
-        self.clock = ManualClock(1_000_000)
+        self.clock_s = 1000.0
         self.fails = False
 
     async def __call__(self) -> str:
@@ -42,7 +41,7 @@ class Source:
         await asyncio.sleep(0)
         if self.fails:
             raise OSError("the issuer is away")
-        return jwt(self.calls, None if self.life_s is None else self.clock.wall_ms() / 1000 + self.life_s)
+        return jwt(self.calls, None if self.life_s is None else self.clock_s + self.life_s)
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def source() -> Source:
 
 
 def made(source: Source) -> RenewedToken:
-    return RenewedToken(source, source.clock)
+    return RenewedToken(source, lambda: source.clock_s)
 
 
 async def test_those_who_wait_share_one_fetch_and_the_token_is_kept(source: Source) -> None:
@@ -70,7 +69,7 @@ async def test_a_token_is_renewed_before_its_end_while_a_client_is_open(source: 
     credentials.join(client)
     await credentials.ready()
     await until(lambda: client.presented >= 3)
-    assert source.calls >= 3 and credentials.token in {jwt(number, 1000.2) for number in (2, 3, 4)}
+    assert source.calls >= 3 and credentials.token in {jwt(number, source.clock_s + 0.2) for number in (2, 3, 4)}
     client.is_open = False
     calls = source.calls + 1  # one may be on its way
     await asyncio.sleep(0.5)
@@ -92,7 +91,7 @@ async def test_a_failed_renewal_keeps_the_old_token_and_is_tried_again(source: S
 async def test_a_token_that_has_ended_is_fetched_again_before_a_connection(source: Source) -> None:
     credentials = made(source)
     await credentials.ready()
-    source.clock.advance(601)
+    source.clock_s += 601
     await credentials.ready()
     assert source.calls == 2 and credentials.token == jwt(2, 2201.0)
 
@@ -115,7 +114,7 @@ async def _failing() -> str:
      (lambda: "text", "TypeError")],
 )  # fmt: skip
 async def test_a_function_without_a_usable_token_is_told_why(fetch: Callable[..., object], says: str) -> None:
-    credentials = RenewedToken(fetch, ManualClock(1_000_000))  # type: ignore[arg-type]
+    credentials = RenewedToken(fetch, lambda: 1000.0)  # type: ignore[arg-type]
     with pytest.raises(TokenUnavailable, match=says):
         await credentials.ready()
 
