@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from h2corn import Config, Server
 
-from proxy.config import ProxyConfig
+from proxy.config import GRPCIO, ProxyConfig
 from proxy.server.protocol import GRACE_S, Certificate
 from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
@@ -83,9 +83,10 @@ class H2cornPort:
         self._serving = asyncio.get_running_loop().create_task(self._serve(self._server))
         try:
             await self._server.wait_started()
-        except (OSError, ValueError) as error:
+        except (ImportError, OSError, ValueError) as error:  # h2corn loads its compiled part only here
             self._server = None
-            raise ConfigError(f"{self._where} cannot be served by h2corn: {error}") from None
+            text = f"{self._where} cannot be served by h2corn: {error}. Mend this, or set grpcServer = {GRPCIO}"
+            raise ConfigError(text) from None
 
     async def _serve(self, server: Server) -> None:
         while self._server is server:
@@ -95,6 +96,7 @@ class H2cornPort:
                 peer_lines.error(logger, "", "event=h2corn_ended port=%d reason=%r", self.number, str(error))
             if self._server is server:
                 await asyncio.sleep(_AGAIN_S)
+            if self._server is server:  # `stop` may have come meanwhile
                 self._server = server = Server(self._application, self._config)
 
     async def stop(self) -> None:

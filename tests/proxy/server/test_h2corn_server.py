@@ -130,6 +130,14 @@ def test_server_that_is_not_installed_is_refused_with_what_to_install(monkeypatc
         make_server({}, _CONFIG, is_shared=False)
 
 
+async def test_server_whose_compiled_part_cannot_be_loaded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, _ = _made(Answers(1))
+    monkeypatch.setitem(sys.modules, f"{H2CORN}._lib", None)
+    with pytest.raises(ConfigError, match=r"cannot be served by h2corn: .*_lib.*set grpcServer = grpcio"):
+        await server.start()
+    await asyncio.wait_for(server.stop(), 20)
+
+
 def test_auto_is_grpcio_only_where_h2corn_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(H2CORN)
     assert chosen(ProxyConfig()) == H2CORN
