@@ -225,6 +225,8 @@ class GrpcProducer(Producer):
         self._instance.check_open()
         if not batch:
             raise IllegalMessage("a batch holds at least one message")
+        if sharding is not None:
+            raise IllegalMessage("messages with keys go alone: the proxy chooses the queue of each key")
         if queue is not None:
             raise not_over_grpc("choice of a queue", "send messages of one sharding key with `send`")
         if len({message.topic for message in batch}) > 1:

@@ -81,6 +81,14 @@ async def test_stream_with_auto_batch_arrives_whole(rig: Rig, topic: str) -> Non
         assert [found[one] for one in ids] == [message.body for message in stream]
 
 
+async def test_messages_with_keys_and_auto_batch_are_sent(rig: Rig) -> None:
+    topic = await create_topic(rig.broker, "FIFO")
+    async with sprocket.connect(f"grpc://127.0.0.1:{rig.port}") as mq:
+        producer = mq.producer(settings=SendSettings(auto_batch=True))
+        sends = [producer.send(Message(topic, b"%d" % number), sharding_key=f"k{number % 2}") for number in range(6)]
+        assert len({result.message_id for result in await asyncio.gather(*sends)}) == 6
+
+
 async def test_stream_and_batch_arrive_whole(rig: Rig, topic: str) -> None:
     async with sprocket.connect(f"grpc://127.0.0.1:{rig.port}") as mq:
         consumer = mq.simple_consumer("group-many", topic)
