@@ -25,6 +25,8 @@ _RENEWAL_PART: Final = 0.75
 _UNKNOWN_LIFE_S: Final = 300.0
 _MIN_PAUSE_S: Final = 0.2
 _MAX_PAUSE_S: Final = 30.0
+# A fetch that hangs holds those who wait for a token, and the renewal.
+_FETCH_LIMIT_S: Final = 10.0
 
 Fetch = Callable[[], Awaitable[str]]
 
@@ -52,7 +54,8 @@ class RenewedToken(TokenCredentials):
     """A token that `fetch` returns.  Lives in one event loop; `wall_s` is the time in s since the epoch.
 
     While a client is open that presents it, the token is fetched again after three quarters of its life.  If that
-    fails, it is tried again, at most every 30 s, and the old token is presented meanwhile.
+    fails, takes more than 10 s, or returns a token that has ended, it is tried again, at most every 30 s, and the old
+    token is presented meanwhile.
     """
 
     def __init__(self, fetch: Fetch, wall_s: Callable[[], float] = _wall_s) -> None:
@@ -97,8 +100,6 @@ class _State:
             return
         # One fetch for all who wait.  It goes on if one of them is cancelled.
         await asyncio.shield(self._begin())
-        if not self.token or self._wall_s() >= self._ends_s:
-            raise TokenUnavailable("the function of the credentials returned a token that has ended")
 
     def _begin(self) -> "asyncio.Task[None]":
         if self._fetching is None:
@@ -113,29 +114,30 @@ class _State:
 
     async def _renew(self) -> None:
         try:
-            token = await self._fetch()
+            async with asyncio.timeout(_FETCH_LIMIT_S):
+                token = await self._fetch()
         except Exception as error:  # any error of the application's function
-            why = f"{type(error).__name__}: {error}"
-            self._failed(why)
-            raise TokenUnavailable(f"the function of the credentials failed: {why}") from error
+            raise self._failed(f"failed: {error!r}") from error
         if not isinstance(token, str) or not token:
-            self._failed("it returned no text")
-            raise TokenUnavailable("the function of the credentials returned no token: return the text of a JWT")
-        self._failures = 0
+            raise self._failed("returned no token: return the text of a JWT")
         now_s, ends_s = self._wall_s(), end_of(token)
-        is_new, self.token = token != self.token, token
-        self._ends_s = now_s + _UNKNOWN_LIFE_S if ends_s is None else ends_s
-        self._later(max(_MIN_PAUSE_S, (self._ends_s - now_s) * _RENEWAL_PART))
+        ends_s = now_s + _UNKNOWN_LIFE_S if ends_s is None else ends_s
+        if ends_s <= now_s:
+            raise self._failed("returned a token that has ended")
+        self._failures = 0
+        is_new, self.token, self._ends_s = token != self.token, token, ends_s
+        self._later(max(_MIN_PAUSE_S, (ends_s - now_s) * _RENEWAL_PART))
         if is_new:
             for client in self.clients:
                 if client.is_open:
                     client.present_again()
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: str) -> TokenUnavailable:
         pause_s = min(_MAX_PAUSE_S, 2.0**self._failures)
         self._failures = min(self._failures + 1, 10)
         peer_lines.warning(logger, "", "event=token_not_renewed retry_s=%.0f reason=%r", pause_s, why)
         self._later(pause_s)
+        return TokenUnavailable(f"the function of the credentials {why}")
 
     def _later(self, seconds: float) -> None:
         if self._timer is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sprocket.remoting import renewed_token
 from sprocket.remoting.credentials import ACCESS_KEY
 from sprocket.remoting.renewed_token import RenewedToken, TokenUnavailable, end_of
 from tests.waiting import until
@@ -111,12 +112,16 @@ async def _failing() -> str:
 @pytest.mark.parametrize(
     ("fetch", "says"),
     [(_nothing, "return the text of a JWT"), (_ended, "has ended"), (_failing, "the issuer is away"),
-     (lambda: "text", "TypeError")],
+     (lambda: "text", "TypeError"), (asyncio.Event().wait, "TimeoutError")],
 )  # fmt: skip
-async def test_a_function_without_a_usable_token_is_told_why(fetch: Callable[..., object], says: str) -> None:
+async def test_a_function_without_a_usable_token_is_told_why_and_called_again_later(
+    fetch: Callable[..., object], says: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(renewed_token, "_FETCH_LIMIT_S", 0.01)
     credentials = RenewedToken(fetch, lambda: 1000.0)  # type: ignore[arg-type]
     with pytest.raises(TokenUnavailable, match=says):
         await credentials.ready()
+    assert "event=token_not_renewed retry_s=1 " in caplog.text and says in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "opaque", "a.b", "a.!!.c", "a.e30.c", "a.W10.c", "a.eyJleHAiOiJ4In0.c"])
