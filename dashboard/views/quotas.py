@@ -1,5 +1,6 @@
 """Quotas of all masters with what is used of them.  Pure."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -26,9 +27,13 @@ def quota_rows(tables: Mapping[str, dict[str, Quota]], uses: Mapping[str, list[Q
     for broker, table in tables.items():
         for quota in table.values():
             found.setdefault(quota, []).append(broker)
+    used: dict[tuple[str, str], list[QuotaUse]] = defaultdict(list)
+    for broker, of_broker in uses.items():
+        for use in of_broker:
+            used[broker, use.quota].append(use)
     rows = []
     for quota, brokers in found.items():
-        own = [(broker, use) for broker in brokers for use in uses.get(broker, ()) if use.quota == quota.name]
+        own = [(broker, use) for broker in brokers for use in used.get((broker, quota.name), ())]
         own.sort(key=lambda one: -one[1].part)
         rows.append(QuotaRow(quota, tuple(sorted(brokers)), tuple(own)))
     return sorted(rows, key=lambda row: (-row.uses[0][1].part if row.uses else 0.0, row.quota.name))

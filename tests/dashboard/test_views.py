@@ -1,5 +1,6 @@
 """Pure parts: what blocks a group, charts, sessions, words."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from dashboard.views.cluster import cluster_map
 from dashboard.views.groups import STUCK_MS, group_page
 from dashboard.views.messages import hex_lines, message_page, reason_of, timeline
 from dashboard.views.offsets import preview_rows
+from dashboard.views.quotas import quota_rows
 from dashboard.views.refusals import nearest, refusal_of
 from dashboard.views.slices import slice_of
 from dashboard.views.words import duration, number, size
@@ -28,6 +30,7 @@ from sprocket.common.errors import ClientError
 from sprocket.remoting.bodies.client import Connection, ConsumerConnection, MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, ProcessQueueInfo
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from sprocket.remoting.bodies.quota import Quota, QuotaUse
 from sprocket.remoting.bodies.route import BrokerData, ClusterInfo
 from sprocket.remoting.bodies.stats import (
     HAClientRuntimeInfo,
@@ -305,3 +308,21 @@ def test_nearest_names() -> None:
     names = ["Orders", "OrdersEU", "Invoices", "x" * 200]
     assert nearest("ordres", names) == ["Orders", "OrdersEU"]
     assert nearest("Shipments", names) == []
+
+
+class Listed(list[QuotaUse]):
+    """Uses that count how often they are looked through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[QuotaUse]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_uses_of_ten_thousand_quotas_are_looked_through_once() -> None:
+    names = [f"topic:T{number:05}" for number in range(10_000)]
+    uses = Listed(QuotaUse(name, name, "requests", 10, 1, number, 1, 1) for number, name in enumerate(names[:1000]))
+    rows = quota_rows({"broker-a": {name: Quota(name, requests=10) for name in names}}, {"broker-a": uses})
+    assert uses.times == 1 and len(rows) == 10_000
+    assert [row.quota.name for row in rows[:2]] == ["topic:T00999", "topic:T00998"] and rows[0].exceeded == 1
