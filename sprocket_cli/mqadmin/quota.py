@@ -21,11 +21,18 @@ _MASTERS: Final = "Every master of this cluster."
 _quota_option = click.option("-q", "--quota", "name", required=True, help="Name of the quota: dimension:pattern.")
 
 
-def _at(namesrv: str | None, target: Target, ask: "Callable[[AdminClient, str], Awaitable[T]]") -> dict[str, T]:
-    """Return the answer of each master, by address."""
+def _at(
+    namesrv: str | None, target: Target, ask: "Callable[[AdminClient, str], Awaitable[T]]", done: str = ""
+) -> dict[str, T]:
+    """Return the answer of each master, by address; print `done` with each at once, because a later one may fail."""
 
     async def session(admin: "AdminClient") -> dict[str, T]:
-        return {one: await ask(admin, one) for one in await target.addresses(admin, masters_only=True)}
+        found = {}
+        for one in await target.addresses(admin, masters_only=True):
+            found[one] = await ask(admin, one)
+            if done:
+                click.echo(f"{done} {one} success.")
+        return found
 
     return with_admin(namesrv, session)
 
@@ -45,8 +52,8 @@ def update_quota(namesrv: str | None, target: Target, name: str, **limits: Any) 
     from sprocket.remoting.bodies.quota import Quota
 
     wanted = Quota(name.strip(), **limits)
-    for address in _at(namesrv, target, lambda admin, address: admin.set_quota(address, wanted)):
-        click.echo(f"set quota {wanted.name} to {address} success.")
+    done = f"set quota {wanted.name} to"
+    _at(namesrv, target, lambda admin, address: admin.set_quota(address, wanted), done)
 
 
 @click.command("deleteQuota", context_settings=HELP, help=f"Delete a quota {_OWN}.")
@@ -55,8 +62,8 @@ def update_quota(namesrv: str | None, target: Target, name: str, **limits: Any) 
 @_quota_option
 def delete_quota(namesrv: str | None, target: Target, name: str) -> None:
     """Delete a quota at each master."""
-    for address in _at(namesrv, target, lambda admin, address: admin.delete_quota(address, name.strip())):
-        click.echo(f"delete quota {name.strip()} from {address} success.")
+    done = f"delete quota {name.strip()} from"
+    _at(namesrv, target, lambda admin, address: admin.delete_quota(address, name.strip()), done)
 
 
 @click.command("getQuota", context_settings=HELP, help=f"Show the quotas of masters {_OWN}.")

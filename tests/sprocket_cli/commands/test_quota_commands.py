@@ -1,10 +1,17 @@
 """`sprocket quota` against a running cluster."""
 
+import asyncio
 import json
 from subprocess import CompletedProcess
+from typing import Any
 from uuid import uuid4
 
+import pytest
+from click.testing import CliRunner
+
+from sprocket.client.admin.admin_client import AdminError
 from sprocket_cli import exit_codes
+from sprocket_cli.mqadmin import quota
 from sprocket_cli.mqadmin.main import main as admin
 from tests.sprocket_cli.conftest import Cluster
 from tests.sprocket_cli.test_topic_commands import completed, sprocket
@@ -55,3 +62,20 @@ def test_mqadmin_sets_shows_and_deletes_the_same_quotas(cluster: Cluster) -> Non
         assert mqadmin(cluster, "deleteQuota", "-b", address, "-q", of).returncode == 0
     missing = mqadmin(cluster, "getQuota", *target, "-q", of)
     assert missing.returncode == exit_codes.FAILURE and "there is no quota" in missing.stderr
+
+
+class SecondMasterFails:
+    """An admin client of two masters."""
+
+    async def broker_addresses(self, cluster: str, *, masters_only: bool) -> list[str]:
+        return ["10.0.0.1:10911", "10.0.0.2:10911"]
+
+    async def set_quota(self, address: str, wanted: Any) -> None:
+        if address.startswith("10.0.0.2"):
+            raise AdminError("gone")
+
+
+def test_mqadmin_tells_which_masters_have_changed_if_a_later_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota, "with_admin", lambda _, session: asyncio.run(session(SecondMasterFails())))
+    done = CliRunner().invoke(quota.update_quota, ["-c", "C", "-q", "topic:T", "--requests", "1"])
+    assert "set quota topic:T to 10.0.0.1:10911 success." in done.output and isinstance(done.exception, AdminError)
