@@ -126,5 +126,6 @@ class CallerConnections:
 async def _introduce(channel: RemotingChannel, header: ChargeCallerRequestHeader) -> None:
     """Tell a broker who calls on a new connection.  Raises ClientError, and then nothing else is sent there."""
     answer = await channel.request(RequestCode.CHARGE_CALLER, header, timeout_s=_TIMEOUT_S)
-    if answer.code != ResponseCode.SUCCESS:
+    # A broker that has become an older one charges no callers: `look` will see it.
+    if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
         raise refusal(answer.code, answer.remark, f"{channel.peer[0]}:{channel.peer[1]}")

@@ -1,0 +1,83 @@
+"""Connections of single callers, with brokers that change."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from proxy.brokers.caller_connections import Caller, CallerConnections
+from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.errors import BrokerRefused
+from sprocket.common.clock import SystemClock
+from sprocket.remoting.client import Introduce, RemotingClient
+from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
+from sprocket.remoting.headers.quota import ChargeCallerRequestHeader, ChargeCallerResponseHeader
+from sprocket.remoting.listener_settings import ConnectionSettings
+from sprocket.remoting.routes import Action, Resource, Route, RouteTable
+from sprocket.remoting.server import RemotingServer
+
+ALICE = Caller("alice", "10.0.0.1")
+
+
+class Site:
+    """One broker that charges callers, and what `CallerConnections` needs of a `ClientInstance`."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.remoting = RemotingClient()
+        self.refuses = False
+
+    async def start(self, port: int = 0, *, is_old: bool = False) -> None:
+        code = RequestCode.CHARGE_CALLER
+        route = Route(code, ChargeCallerRequestHeader, self.charge, Resource.CLUSTER, Action.UPDATE)
+        settings = ConnectionSettings("127.0.0.1")
+        self.server = RemotingServer(RouteTable([] if is_old else [route]), settings, port=port)
+        await self.server.start()
+        self.address = f"127.0.0.1:{self.server.port}"
+
+    async def charge(self, request: Request[Any]) -> Response:
+        if self.refuses and request.header.address is not None:
+            return Response(ResponseCode.NO_PERMISSION, "no proxy")
+        return Response(header=ChargeCallerResponseHeader(charges_callers=True))
+
+    def masters(self) -> list[str]:
+        return [self.address]
+
+    def further_connections(self, introduce: Introduce) -> RemotingClient:
+        return RemotingClient(introduce=introduce)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    await made.start()
+    await made.remoting.channel(made.address)
+    yield made
+    await made.remoting.close()
+    await made.server.stop()
+
+
+async def test_a_broker_that_has_become_an_older_one_still_gets_what_callers_send(site: Site) -> None:
+    callers = CallerConnections(cast(ClientInstance, site))
+    await callers.look()
+    port = site.server.port
+    await site.server.stop()
+    await site.start(port, is_old=True)
+    own = await callers.channel(site.address, ALICE)
+    shared = await site.remoting.channel(site.address)
+    assert own is not shared and callers.open_channel(site.address, ALICE) is own
+    await callers.look()
+    assert callers.open_channel(site.address, ALICE) is shared
+    await callers.close()
+    assert own.is_closed
+
+
+async def test_nothing_is_sent_for_a_caller_whom_a_broker_does_not_charge(site: Site) -> None:
+    callers = CallerConnections(cast(ClientInstance, site))
+    await callers.look()
+    site.refuses = True
+    with pytest.raises(BrokerRefused, match="no proxy"):
+        await callers.channel(site.address, ALICE)
+    assert callers.open_channel(site.address, ALICE) is None
+    await callers.close()
