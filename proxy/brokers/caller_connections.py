@@ -8,6 +8,7 @@ Without such quotas all clients share one connection.  RocketMQ has nothing like
 
 import logging
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from proxy.status import Refusal
@@ -29,6 +30,8 @@ LOOK_S: Final = 1.0
 # A connection that was not used for this time is closed.
 _IDLE_S: Final = 60.0
 _TIMEOUT_S: Final = 2.0
+# So many callers are looked at for one whose connections can be closed.
+_OLDEST: Final = 64
 
 
 class Caller(NamedTuple):
@@ -53,7 +56,7 @@ class CallerConnections:
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
-        self._own: dict[Caller, _Own] = {}
+        self._own: dict[Caller, _Own] = {}  # the last used is the last
         self._charging: frozenset[str] = frozenset()  # addresses of brokers that charge callers
         # Connections on which a broker does not know the question, or the proxy may not ask it.
         self._unanswered: dict[str, RemotingChannel] = {}
@@ -65,27 +68,36 @@ class CallerConnections:
         """Return the connection to a broker for requests of `caller`, if it is open now."""
         if caller is None or address not in self._charging:
             return self._instance.remoting.open_channel(address)
-        own = self._own.get(caller)
-        if own is None:
-            return None
-        own.used_s = self._instance.clock.monotonic()
-        return own.client.open_channel(address)
+        return self._used(caller).open_channel(address) if caller in self._own else None
 
     async def channel(self, address: str, caller: Caller | None) -> RemotingChannel:
         """Return an open connection to a broker for requests of `caller`.  Raises Refusal, ClientError."""
         if caller is None or address not in self._charging:
             return await self._instance.remoting.channel(address)
-        return await self._client_of(caller).channel(address)
-
-    def _client_of(self, caller: Caller) -> RemotingClient:
-        own = self._own.get(caller)
-        if own is None:
-            if len(self._own) >= MAX_CALLERS:
-                raise Refusal(wire.TOO_MANY_REQUESTS, f"{MAX_CALLERS} clients with quotas use this proxy, try later")
+        while caller not in self._own and len(self._own) >= MAX_CALLERS:
+            await self._make_room()
+        if caller not in self._own:
             header = ChargeCallerRequestHeader(account=caller.account, address=caller.address)
-            own = self._own[caller] = _Own(self._instance.further_connections(partial(_introduce, header=header)))
+            self._own[caller] = _Own(self._instance.further_connections(partial(_introduce, header=header)))
+        return await self._used(caller).channel(address)
+
+    def _used(self, caller: Caller) -> RemotingClient:
+        """Note that the connections of `caller`, which has some, are used now."""
+        own = self._own[caller] = self._own.pop(caller)
         own.used_s = self._instance.clock.monotonic()
         return own.client
+
+    async def _make_room(self) -> None:
+        """Close the connections of the caller that was quiet for the longest: one client may have many addresses.
+
+        Raises Refusal if all that come into question wait for answers.
+        """
+        for caller, own in islice(self._own.items(), _OLDEST):
+            if not own.client.has_waiting:
+                del self._own[caller]
+                await own.client.close()
+                return
+        raise Refusal(wire.TOO_MANY_REQUESTS, f"{MAX_CALLERS} clients with quotas use this proxy, try later")
 
     async def look(self) -> None:
         """Ask the masters that the proxy is connected with whether they charge callers; close unused connections."""
@@ -95,7 +107,7 @@ class CallerConnections:
             self._charging = frozenset(charging)
         idle_s = self._instance.clock.monotonic() - _IDLE_S
         for caller, own in list(self._own.items()):
-            if own.used_s < idle_s and not own.client.has_waiting:
+            if own.used_s < idle_s and not own.client.has_waiting and self._own.get(caller) is own:
                 del self._own[caller]
                 await own.client.close()
 

@@ -1,11 +1,14 @@
 """Connections of single callers, with brokers that change."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 
+from proxy.brokers import caller_connections
 from proxy.brokers.caller_connections import Caller, CallerConnections
+from proxy.status import Refusal
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.errors import BrokerRefused
 from sprocket.common.clock import SystemClock
@@ -16,6 +19,7 @@ from sprocket.remoting.headers.quota import ChargeCallerRequestHeader, ChargeCal
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from tests.waiting import until
 
 ALICE = Caller("alice", "10.0.0.1")
 
@@ -26,7 +30,8 @@ class Site:
     def __init__(self) -> None:
         self.clock = SystemClock()
         self.remoting = RemotingClient()
-        self.refuses = False
+        self.refuses = self.hangs = False
+        self.hanging = 0
 
     async def start(self, port: int = 0, *, is_old: bool = False) -> None:
         code = RequestCode.CHARGE_CALLER
@@ -37,6 +42,9 @@ class Site:
         self.address = f"127.0.0.1:{self.server.port}"
 
     async def charge(self, request: Request[Any]) -> Response:
+        if self.hangs:
+            self.hanging += 1
+            await asyncio.Event().wait()
         if self.refuses and request.header.address is not None:
             return Response(ResponseCode.NO_PERMISSION, "no proxy")
         return Response(header=ChargeCallerResponseHeader(charges_callers=True))
@@ -81,3 +89,20 @@ async def test_nothing_is_sent_for_a_caller_whom_a_broker_does_not_charge(site: 
         await callers.channel(site.address, ALICE)
     assert callers.open_channel(site.address, ALICE) is None
     await callers.close()
+
+
+async def test_one_client_with_many_addresses_locks_nobody_out(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caller_connections, "MAX_CALLERS", 3)
+    callers = CallerConnections(cast(ClientInstance, site))
+    await callers.look()
+    many = [await callers.channel(site.address, Caller("mallory", f"fd00::{number}")) for number in range(3)]
+    assert callers.open_channel(site.address, Caller("mallory", "fd00::0")) is many[0]
+    await callers.channel(site.address, ALICE)
+    assert [channel.is_closed for channel in many] == [False, True, False] and len(callers) == 3
+    site.hangs = True
+    waiting = [asyncio.ensure_future(callers.channel(site.address, Caller("bob", str(one)))) for one in range(3)]
+    await until(lambda: site.hanging == 3)
+    with pytest.raises(Refusal, match="3 clients with quotas"):
+        await callers.channel(site.address, Caller("carol", "10.0.0.9"))
+    await callers.close()
+    await asyncio.gather(*waiting, return_exceptions=True)
