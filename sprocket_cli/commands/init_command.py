@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from sprocket_cli.client_session import HELP, WrongUsage
+from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage
 
 
 @click.command(context_settings=HELP)
@@ -24,6 +24,8 @@ def init(name: str, folder: Path | None) -> None:
         written = write_project(name, target)
     except ProjectRefused as error:
         raise WrongUsage(str(error)) from None
+    except OSError as error:
+        raise CommandFailed(f"the project cannot be written: {error}") from None
     for path in written:
         click.echo(target / path)
     click.echo(f"next: cd {target} && pip install -e '.[dev]' && pytest")

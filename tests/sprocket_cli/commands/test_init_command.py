@@ -41,6 +41,8 @@ def test_its_style_is_clean(project: Path) -> None:
 def test_its_files_name_it_and_commands_that_exist(project: Path) -> None:
     texts = {path.relative_to(project): path.read_text() for path in project.rglob("*") if path.is_file()}
     assert not [path for path, text in texts.items() if "@name@" in text]
+    # CI installs from wheels/, and an image has no store of a broker.
+    assert "wheels" not in texts[Path(".gitignore")] and "COPY . " not in texts[Path("Containerfile")]
     services = yaml.safe_load(texts[Path("compose.yaml")])["services"]
     program, name, *options = services["broker"]["command"].split()
     assert (program, services["worker"]["command"]) == ("sprocket", "python -m corner_shop.worker")
@@ -61,3 +63,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["init", "corner_shop", "--folder", str(tmp_path)])
     assert done.exit_code == exit_codes.USAGE
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(main, ["init", "corner_shop", "--folder", str(tmp_path / "file" / "new")])
+    assert done.exit_code == exit_codes.FAILURE and "cannot be written" in done.output
