@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import sprocket
+import sprocket.sync
 from acl.auth.model import User, UserType
 from broker.server import Broker
 from namesrv.config import NamesrvConfig
@@ -56,10 +57,17 @@ async def test_messages_go_on_over_the_ends_of_tokens(tmp_path: Path) -> None:
     assert len(fetched) >= 3
 
 
-async def test_a_function_that_fails_is_the_reason_of_the_error() -> None:
-    async def fetch() -> str:
-        raise OSError("the issuer is away")
+async def _away() -> str:
+    raise OSError("the issuer is away")
 
-    async with sprocket.connect("127.0.0.1:1", credentials=fetch) as mq:
+
+def test_the_blocking_client_takes_a_function_too() -> None:
+    connection = sprocket.sync.connect("127.0.0.1:1", credentials=_away)
+    with connection as mq, pytest.raises(ClientError, match="the issuer is away"):
+        mq.producer().send(Message("T", b"x"))
+
+
+async def test_a_function_that_fails_is_the_reason_of_the_error() -> None:
+    async with sprocket.connect("127.0.0.1:1", credentials=_away) as mq:
         with pytest.raises(ClientError, match="the issuer is away"):
             await mq.producer().send(Message("T", b"x"))

@@ -31,6 +31,7 @@ from sprocket.client.typed.serializers import Serializer
 from sprocket.client.typed.table import TABLE_GROUP
 from sprocket.remoting.bodies.schedule import CatchUp, ScheduleState
 from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.renewed_token import Fetch
 from sprocket.remoting.tls.settings import TlsSettings
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ T = TypeVar("T")
 def connect(
     namesrv: str | Sequence[str] = "",
     *,
-    credentials: Credentials | None = None,
+    credentials: Credentials | Fetch | None = None,
     tls: TlsSettings | None = None,
     client: ClientSettings | None = None,
     trace: TraceSettings | None = None,
