@@ -90,9 +90,11 @@ def next_step(
     if is_old and log.safe_offset - at >= rules.rolling_min_bytes:
         return Upload(LogPart(at, log.safe_offset, file_end))
     if rules.deletes and may_delete:
+        # Of compacted queues a broker drops what was made of a log beyond its own end: a restored log must reach it.
+        segments = manifest.segments[:-1] if manifest.compacted else manifest.segments
         keys = [
             entry.key
-            for entry in (*manifest.segments, *manifest.superseded)
+            for entry in (*segments, *manifest.superseded)
             if manifest.expires_ms(entry) <= now_ms
             and (entry.end <= compacted_end or rules.compacted.isdisjoint(entry.topics))
         ]

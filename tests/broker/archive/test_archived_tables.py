@@ -20,13 +20,20 @@ _STORE: dict[str, Any] = {
 }  # fmt: skip
 
 
-async def close_segment(one: Served) -> None:
-    """Fill the log's file with other messages, and wait until what was in it is compacted."""
+async def close_file(one: Served) -> None:
+    """Fill the log's file with other messages."""
     store = one.broker.store
-    file, done = store.wrote_offset // SEGMENT_BYTES, store.compaction.finished
+    file = store.wrote_offset // SEGMENT_BYTES
     while store.wrote_offset // SEGMENT_BYTES == file:
         await one.client.send(b"x" * 2000, topic="Other")
-    await one.after(1.0, lambda: store.compaction.finished > done)
+
+
+async def close_segment(one: Served) -> None:
+    """Fill the log's file with other messages, and wait until what was in it is compacted."""
+    compaction = one.broker.store.compaction
+    done = compaction.finished
+    await close_file(one)
+    await one.after(1.0, lambda: compaction.finished > done)
 
 
 async def archived(root: Path, one: Served, wanted: Any, seconds: float = 20.0) -> Manifest:
@@ -51,9 +58,9 @@ async def prices(one: Served) -> None:
     await close_segment(one)
 
 
-async def restored(root: Path) -> Restored:
+async def restored(root: Path, folder: str = "again") -> Restored:
     archive = await open_archive(f"file://{root}/bucket")
-    return await ArchiveRestore(archive.objects, archive.manifest, root / "again" / "store").run()
+    return await ArchiveRestore(archive.objects, archive.manifest, root / folder / "store").run()
 
 
 async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_of_it(tmp_path: Path) -> None:
@@ -61,14 +68,17 @@ async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_
         await prices(one)
         await archived(tmp_path, one, lambda manifest: manifest.compacted)
         # An hour later nothing of the topic is left in the archive's log.
-        await one.client.send(b"x", topic="Other")
-        await archived(tmp_path, one, lambda manifest: manifest.segments == [], seconds=600.0)
+        await close_file(one)
+        await archived(tmp_path, one, lambda manifest: not any(TOPIC in one.topics for one in manifest.segments), 600.0)
+        early = await restored(tmp_path, "early")
+        assert early.compacted >= 2
         await one.client.send(b"5", KEYS="d")
         await close_segment(one)
         newest = await archived(tmp_path, one, lambda manifest: manifest.compacted[-1].part.end_offset == 6)
         assert len(newest.compacted) <= 2
     report = await restored(tmp_path)
     assert report.compacted >= 3
+    assert await table_of(tmp_path / "early") == {"a": b"3", "b": b"2"}
     assert await table_of(tmp_path / "again") == {"a": b"3", "b": b"2", "d": b"5"}
 
 
