@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from store.compaction.manifest import Part
 from store.record.record import TagsCodes
 from store.retention.rules import RetentionClock
@@ -276,9 +277,12 @@ class ArchiveWriter:
     async def save_compacted(self) -> bool:
         """Upload one compacted queue that has changed.  Return whether there was one; else all are archived.
 
-        A part goes once the archive has the log that it was made of: a restore has no use for it before.
+        A part goes once the archive has the log that it was made of: a restore has no use for it before.  What is
+        archived of a queue stays if this broker's parts begin later: it was a slave with an empty store once, and the
+        archive has what only the compacted form of another master had.
         """
         compacted_end, manifest, keeps = self._source.compacted_end(), self.manifest, self._source.keeps()
+        compacted = self._source.rules().compacted
         there: dict[tuple[str, int], list[CompactedEntry]] = {}
         for entry in manifest.compacted:
             there.setdefault((entry.topic, entry.queue_id), []).append(entry)
@@ -286,25 +290,31 @@ class ArchiveWriter:
         for key in sorted(found.keys() | there.keys()):
             directory, parts = found.get(key, (Path(), ())) if keeps(key[0]) else (Path(), ())
             known = {entry.part: entry for entry in there.get(key, ())}
-            if any(part.log_end > manifest.uploaded_end for part in parts):
+            if key[0] in compacted and keeps(key[0]) and _begins_later(parts, list(known)):
+                peer_lines.warning(_log, "", "event=archived_table_kept topic=%s queue=%d reason=has_less", *key)
+                compacted_end = min(compacted_end, max(part.log_end for part in known))
+            elif any(part.log_end > manifest.uploaded_end for part in parts):
                 compacted_end = 0
             elif list(parts) != list(known):
-                await self._save_queue(key, directory, parts, known)
-                return True
+                if await self._save_queue(key, directory, parts, known):
+                    return True
+                compacted_end = 0
         self._compacted_end = compacted_end
         return False
 
     async def _save_queue(
         self, queue: tuple[str, int], directory: Path, parts: Sequence[Part], known: dict[Part, CompactedEntry]
-    ) -> None:
+    ) -> bool:
+        """Return whether the queue is archived now; else it was compacted again meanwhile, and comes the next time."""
         try:
             entries = [known.get(part) or await self._save_part(queue, directory, part) for part in parts]
         except FileNotFoundError:
-            return  # compacted again meanwhile
+            return False
         await self._commit(self.manifest.with_compacted(*queue, entries, self._clock.wall_ms()))
         for entry in known.values():
             if entry not in entries:
                 await self._store.delete(entry.key)
+        return True
 
     async def _save_part(self, queue: tuple[str, int], directory: Path, part: Part) -> CompactedEntry:
         opened = await self._in_thread(OpenedPart, directory, part)
@@ -376,3 +386,8 @@ class ArchiveWriter:
 def _entry(start: int, key: str, written: Written, epoch: int, now_ms: int) -> SegmentEntry:
     """Return the manifest's entry of an object."""
     return SegmentEntry(start=start, key=key, epoch=epoch, created_ms=now_ms, **written._asdict())
+
+
+def _begins_later(parts: Sequence[Part], archived: Sequence[Part]) -> bool:
+    """Return whether the parts of a queue lack the first messages of those that are archived."""
+    return bool(archived) and (not parts or parts[0].first_offset > archived[0].first_offset)

@@ -11,6 +11,7 @@ from typing import Final
 
 from sprocket.common.files.regular_file import open_regular
 from store.compaction.manifest import Part
+from store.disk.real_file import as_store_error
 from store.tier.compression import compress, decompress
 from store.tier.object_store import Damaged
 
@@ -23,14 +24,16 @@ class OpenedPart:
     """The files of a part, which may be removed meanwhile.  Iteration returns the bytes of the object, once."""
 
     def __init__(self, directory: Path, part: Part) -> None:
-        """Raises OSError: FileNotFoundError if a newer part has replaced it."""
+        """Raises FileNotFoundError if a newer part has replaced it, and `StoreError` if a file cannot be opened."""
         self.part = part
         self._descriptors: list[int] = []
         try:
             self._descriptors += (open_regular(directory / name) for name in part.file_names)
-        except OSError:
+        except OSError as error:
             self.close()
-            raise
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise as_store_error(error, "open", directory) from error
 
     def close(self) -> None:
         """Close the files."""
