@@ -154,8 +154,9 @@ class ClientProcessor:
         language = _LANGUAGES.get(request.language or "", LanguageCode.OTHER.name)
         return Member(request.channel, client_id, language, request.version, self._clock.monotonic())
 
-    def unregister(self, request: Request[UnregisterClientRequestHeader]) -> Response:
+    def unregister(self, request: Request[UnregisterClientRequestHeader]) -> Steps:
         """Remove a client from a producer group, a consumer group, or both."""
+        yield  # after the steps of its heartbeats, which else would register it again
         header = request.header
         if header.producer_group:
             self._producers.unregister(header.producer_group, request.channel)

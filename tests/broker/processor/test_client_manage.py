@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -5,7 +6,9 @@ import pytest
 from broker.server import Broker
 from sprocket.remoting.bodies.client import (
     CheckClientRequestBody,
+    ConsumerData,
     ConsumerIdList,
+    HeartbeatData,
     LockBatchRequestBody,
     LockBatchResponseBody,
     MessageQueue,
@@ -14,6 +17,7 @@ from sprocket.remoting.bodies.client import (
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.frames import encode_request
 from sprocket.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     LockBatchMqRequestHeader,
@@ -64,6 +68,23 @@ async def test_a_join_and_a_leave_notify_the_other_members(pair: Pair) -> None:
     header = UnregisterClientRequestHeader(client_id="c1", consumer_group=GROUP)
     await client.ask_well(RequestCode.UNREGISTER_CLIENT, header)
     assert broker.consumers.group(GROUP) is None
+
+
+async def test_a_client_that_leaves_while_its_heartbeat_joins_its_groups_is_out(pair: Pair) -> None:
+    broker, client = pair
+    body = dumps(HeartbeatData("c1", consumer_data_set=[ConsumerData(f"G{number}") for number in range(20)]))
+    leave = {"clientID": "c1", "consumerGroup": "G19"}
+    reader, writer = await asyncio.open_connection(*client.address.split(":"))
+    # One read of the broker has both.
+    writer.write(
+        encode_request(RequestCode.HEART_BEAT, 1, {}, len(body)) + body
+        + encode_request(RequestCode.UNREGISTER_CLIENT, 2, leave, 0)
+    )  # fmt: skip
+    for _ in range(2):
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+    assert broker.consumers.group("G18") is not None
+    assert broker.consumers.group("G19") is None
+    writer.close()
 
 
 async def test_group_that_nobody_is_in(pair: Pair) -> None:
