@@ -367,9 +367,9 @@ class RemotingChannel(Outgoing):
         if not self._is_waiting or self._held is not None or is_closing or self._slow:
             return False  # `_read_on` comes later
         waiting, self._backlog, self._is_waiting = self._backlog, deque(), False
-        count = min(len(waiting), _MIN_RUN) if self._is_slow else len(waiting)
-        self._serve([waiting.popleft() for _ in range(count)], ends_at)
-        if waiting and not self.is_closed:
+        count, error = _MIN_RUN if self._is_slow else len(waiting), self._decoder.error
+        self._serve([waiting.popleft() for _ in range(min(count, len(waiting)))], ends_at)
+        if waiting and not self.is_closed and self._decoder.error is error:
             self._leave(waiting)
         if self._is_waiting:
             return False  # `_leave` has asked for another turn

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from sprocket.common.errors import ProtocolError
 from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.frames import encode_request
+from sprocket.remoting.framing import Frame
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from tests.clock import ManualClock
 
@@ -79,3 +81,23 @@ async def test_a_peer_that_was_slow_is_served_at_once_again(monkeypatch: pytest.
     await asyncio.sleep(0.01)
     peer.data_received(sends(0, 20))
     assert rig.runs == [list(range(20))]
+
+
+async def test_of_a_slow_peer_nothing_is_served_after_a_frame_that_is_none() -> None:
+    rig = Rig()
+    table = rig.table
+
+    def guard(frame: Frame, channel: Any) -> Any:
+        found = table.decode(frame)
+        if isinstance(found, tuple) and found[1].opaque == 102:
+            raise ProtocolError("test", "no request")
+        return found
+
+    rig.table = table.behind(guard)
+    slow = rig.connect()
+    slow.read_after(0.001)
+    await asyncio.sleep(0.01)
+    slow.data_received(sends(100, 40))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert rig.runs == [[100, 101]]
