@@ -27,6 +27,7 @@ from urllib.parse import quote
 import msgspec
 
 from store.compaction.manifest import Part, damage_of
+from store.queue.consume_queue_table import is_file_name
 from store.tier.compression import compress, decompress
 from store.tier.object_store import Damaged
 
@@ -317,8 +318,8 @@ def _check(manifest: Manifest) -> None:
     if tables is not None and not (_KEY.fullmatch(tables.key) and _SHA256.fullmatch(tables.sha256)):
         raise Damaged("manifest: its tables have no valid key or hash")
     for one in manifest.compacted:
-        is_name = one.topic not in ("", ".", "..") and "/" not in one.topic and one.queue_id >= 0
-        if not (is_name and _KEY.fullmatch(one.key) and _SHA256.fullmatch(one.sha256)) or damage_of([one.part]):
+        is_place = is_file_name(one.topic) and one.queue_id >= 0
+        if not (is_place and _KEY.fullmatch(one.key) and _SHA256.fullmatch(one.sha256)) or damage_of([one.part]):
             raise Damaged(f"manifest: compacted queue {one.queue_id} of {one.topic[:64]!r} has no valid entry")
 
 

@@ -1,14 +1,17 @@
 """A broker that lost everything is made again from its archive, to the last message that was uploaded."""
 
+import hashlib
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from sprocket.common.errors import StoreError
+from store.compaction.manifest import Part, part_name
 from store.message_store import MessageStore
 from store.queue.consume_queue import BLANK_SIZE
-from store.tier.manifest import NAME, Manifest, TablesEntry, encode
+from store.tier.compression import compress
+from store.tier.manifest import NAME, CompactedEntry, Manifest, TablesEntry, empty, encode
 from store.tier.object_store import Damaged, NotFound
 from store.tier.remote_store import RemoteStore
 from store.tier.restore import ArchiveRestore, Restored
@@ -180,3 +183,30 @@ async def test_a_restore_begins_again_if_the_broker_replaces_what_it_reads(store
     await objects.delete(new.key)
     with pytest.raises(NotFound, match="tables/2"):
         await restored(stores, objects, stale, tmp_path / "once more")
+
+
+async def test_an_object_of_a_compacted_queue_fills_no_disk(stores: Stores, tmp_path: Path) -> None:
+    store, objects = filled(stores), memory_objects()
+    manifest = await archive(store, objects)
+    block = compress(bytes(1 << 20))
+    content = (len(block).to_bytes(4) + block) * 100
+    part = Part(part_name(0, 10), 0, 10, 1, 100, 100)
+    entry = CompactedEntry(
+        "Prices", 0, part, "compacted/0-0-test-1", len(content), hashlib.sha256(content).hexdigest()
+    )  # fmt: skip
+    await objects.put(entry.key, content)
+    bad = msgspec.structs.replace(manifest, compacted=[entry])
+    with pytest.raises(Damaged, match="not what was uploaded"):
+        await restored(stores, objects, bad, tmp_path / "again")
+    written = [
+        path.stat().st_size for path in (tmp_path / "again.restoring" / "compacted").rglob("*") if path.is_file()
+    ]
+    assert sum(written) <= 1 << 20
+
+
+@pytest.mark.parametrize("topic", ["", "..", "a/b", "a\0b", "t" * 256])
+def test_a_compacted_queue_whose_topic_is_no_name_of_a_directory_is_refused(topic: str) -> None:
+    entry = CompactedEntry(topic, 0, Part(part_name(0, 1), 0, 1, 1, 1, 1), "compacted/0-0-test-1", 1, "0" * 64)
+    manifest = empty("c", "b", 1024, 0)
+    with pytest.raises(Damaged, match="no valid entry"):
+        encode(msgspec.structs.replace(manifest, compacted=[entry]))
