@@ -73,13 +73,6 @@ class ChargedPlan(Protocol):
     def is_retry(self) -> bool: ...
 
 
-class ProxyChannel(CallerChannel, Protocol):
-    """A connection that may be one of a proxy."""
-
-    @property
-    def is_trusted(self) -> bool: ...  # whether its peer is in this process
-
-
 class _Caller:
     """Who sends on a connection, and the buckets for it."""
 
@@ -189,7 +182,7 @@ class Quotas:
 
     # Proxies
 
-    def trusts(self, channel: ProxyChannel) -> bool:
+    def trusts(self, channel: FramesChannel) -> bool:
         """Return whether a connection may name the client to charge: it is one of the cluster, or of this process.
 
         Any other peer could let somebody else pay.
@@ -197,7 +190,7 @@ class Quotas:
         account = channel.attributes.get(PROVEN_ACCOUNT)
         return channel.is_trusted or (account is not None and account == self._own_account)
 
-    def charge_caller(self, channel: ProxyChannel, account: str | None, address: str) -> None:
+    def charge_caller(self, channel: FramesChannel, account: str | None, address: str) -> None:
         """Charge a client of a proxy for all further requests on its connection, while the proxy proves to be one.
 
         Raises RequestError if the connection is not trusted.
@@ -248,7 +241,11 @@ class Quotas:
 
     def has_overworked(self, channel: FramesChannel) -> bool:
         """Return whether who sends on a connection has used up its share of the loop's time, if there are quotas."""
-        return bool(self.table.by_name) and self._work.is_spent(self._worker(channel))
+        return bool(self.table.by_name) and not self._is_of_many(channel) and self._work.is_spent(self._worker(channel))
+
+    def _is_of_many(self, channel: FramesChannel) -> bool:
+        """Return whether a connection is of a proxy that does not say for which client."""
+        return _NAMED not in channel.attributes and self.trusts(channel)
 
     def _worker(self, channel: FramesChannel) -> str:
         account, address = self._charged(channel)
@@ -274,8 +271,7 @@ class Quotas:
         self._slow(request.channel, bucket.slow_s())
 
     def _slow(self, channel: FramesChannel, seconds: float, max_s: float = _MAX_SLOW_S) -> None:
-        account = channel.attributes.get(PROVEN_ACCOUNT)
-        if account is None or account != self._own_account or _NAMED in channel.attributes:
+        if not self._is_of_many(channel):
             channel.read_after(min(seconds, max_s))
 
     # The buckets

@@ -26,7 +26,7 @@ _ANY_QUEUE: Final = -1
 class _NoConnection:
     """What a quota asks of the connection of a send: here nobody is behind it."""
 
-    peer = ("127.0.0.1", 0)
+    peer, is_trusted = ("127.0.0.1", 0), True
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {}

@@ -105,9 +105,10 @@ class FramesChannel(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     @property
-    def attributes(self) -> dict[str, Any]:
-        """What a server remembers of the peer."""
-        ...
+    def attributes(self) -> dict[str, Any]: ...  # what a server remembers of the peer
+
+    @property
+    def is_trusted(self) -> bool: ...  # whether its peer is in this process
 
     @property
     def read_at(self) -> float: ...  # loop time of the last read
@@ -116,7 +117,6 @@ class FramesChannel(Protocol):
 
     def refuse(self, request: Request[Any], error: Exception, /) -> None:
         """Respond to a decoded request that failed with `error`."""
-        ...
 
     def serve_one(self, handle: Any, request: Request[Any], /) -> None:
         """Let the `Handler` serve a decoded request of this read, and send its response."""

@@ -31,9 +31,11 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-def channel(address: str = "10.0.0.1", account: str | None = None) -> Any:
+def channel(address: str = "10.0.0.1", account: str | None = None, *, is_trusted: bool = False) -> Any:
     attributes = {} if account is None else {"proven_account": account}
-    return SimpleNamespace(peer=(address, 1), attributes=attributes)
+    return SimpleNamespace(
+        peer=(address, 1), attributes=attributes, is_trusted=is_trusted, read_after=lambda seconds: None
+    )
 
 
 def test_the_name_itself_precedes_the_longest_prefix() -> None:
@@ -183,3 +185,19 @@ def test_reads_count_for_the_namespace_of_the_group(rig: Rig) -> None:
     for topic in ("other%T", "shop|orders%T", "%RETRY%shop|orders%readers"):
         (bucket,) = rig.quotas.of_read(topic, "shop|orders%readers")
         assert bucket.kind is Kind.MESSAGES_OUT
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_the_clients_of_a_proxy_do_not_share_one_part_of_the_loop_unless_it_says_for_whom_it_asks(
+    rig: Rig, is_trusted: bool
+) -> None:
+    rig.table.set(Quota("topic:Orders", messages_in=7))
+    quotas = Quotas(rig.table, rig.clock, own_account="cluster")
+    proxy = channel(account=None if is_trusted else "cluster", is_trusted=is_trusted)
+    other = channel(account="team")
+    for one in (proxy, other):
+        quotas.worked(one, 1.0)
+    assert not quotas.has_overworked(proxy)
+    assert quotas.has_overworked(other)
+    quotas.charge_caller(proxy, "team", "10.0.0.2")
+    assert quotas.has_overworked(proxy)
