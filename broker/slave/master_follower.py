@@ -13,6 +13,7 @@ from broker.periodic import Periodic
 from broker.service import Service
 from broker.slave.slave_rules import fixed_ha_address, slave_rules
 from ha.follower import RETRY_S, Follower, Links
+from sprocket.common.errors import StoreError
 from sprocket.remoting.bodies.stats import HAClientRuntimeInfo, HARuntimeInfo
 from sprocket.remoting.headers.namesrv import RegisterBrokerResponseHeader
 from store.replica.replica_log import StoreReplicaLog
@@ -47,10 +48,17 @@ class MasterFollower(Service):
         self.follower.configure(slave_rules(self._core.config.store))
 
     def load(self) -> None:
-        """Begin at the end of the log, as recovery found it.  Raises `StoreError` for a log that is no copy."""
-        store = self._core.store
-        refuse_slave(self._core.config.store.store_path_root_dir, store.first_physical_offset)
+        """Begin at the end of the log, as recovery found it.  Raises `StoreError` for a log that is no copy.
+
+        Controllers may still elect this broker, so under them it is refused when it has a master to follow.
+        """
+        if not self._is_appointed:
+            self._refuse_partial()
         self._log.restart()
+
+    def _refuse_partial(self) -> None:
+        core = self._core
+        refuse_slave(core.config.store.store_path_root_dir, core.store.first_physical_offset)
 
     def start(self) -> None:
         """Follow the master once its address is known."""
@@ -115,6 +123,11 @@ class MasterFollower(Service):
 
     def master_found(self, address: str, ha_address: str) -> None:
         """Follow the master with these addresses for requests and for slaves; `ha_address` may be empty."""
+        try:
+            self._refuse_partial()
+        except StoreError as error:
+            self._core.fail(error)
+            return
         self._master.note(address)
         if ha_address and not self._fixed_address:
             self.follower.follow(ha_address)
