@@ -47,15 +47,20 @@ def read_compacted(
 ) -> Iterator[Rows]:
     """Yield (one array per column, number of rows) for each chunk with rows that pass `rows`.
 
-    Raises `StoreError` if a compaction has removed the part since the query was planned.
+    Raises `StoreError` if the part is damaged, or if a compaction has removed it since the query was planned.
     """
     options = options_for(columns, options)
     log, queue = (one.directory / name for name in one.part.file_names)
     try:
         with queue.open("rb") as units, log.open("rb") as records:
             sizes = np.fromfile(units, BATCH_CONSUME_QUEUE_DTYPE, one.part.records)["size"].astype(np.int64)
+            if sizes.size < one.part.records or sizes.min() <= 0 or int(sizes.sum()) != one.part.log_bytes:
+                raise StoreError(f"{queue}: is damaged: run sprocket store check")
             for size_bytes in _windows(sizes):
-                segment = PulledSegment(str(log), [records.read(size_bytes)])
+                content = records.read(size_bytes)
+                if len(content) < size_bytes:
+                    raise StoreError(f"{log}: is damaged: run sprocket store check")
+                segment = PulledSegment(str(log), [content])
                 positions = segment.positions[segment.physical_offsets < one.log_begin]
                 for at in range(0, positions.size, CHUNK_ROWS):
                     chunk = PulledChunk(segment, positions[at : at + CHUNK_ROWS], options)

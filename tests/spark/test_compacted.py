@@ -8,6 +8,7 @@ import pytest
 from spark.options.source_options import read_options
 from spark.rows.row_batches import spark_schema
 from spark.source import LogReader
+from sprocket.common.errors import StoreError
 from tests.store.compaction.compacting import TOPIC
 from tests.store.inspection.test_compacted_queues import compacted
 from tests.store.rig import Stores, message
@@ -70,3 +71,12 @@ def test_a_key_that_only_the_compacted_queue_has_is_a_row(stores: Stores) -> Non
     assert rows(root, subscribe=TOPIC, startingTimestamp="2100-01-01T00:00:00Z") == []
     assert rows(root, subscribePattern="Pri.*") == found
     assert {row["topic"] for row in rows(root, subscribePattern="Other.*")} == {"Other"}
+
+
+@pytest.mark.parametrize("suffix", [".queue", ".log"])
+def test_a_damaged_part_is_an_error_and_no_shorter_table(stores: Stores, suffix: str) -> None:
+    root = shortened(stores)
+    for path in (root / "compacted").rglob(f"*{suffix}"):
+        path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(StoreError, match="is damaged"):
+        rows(root, subscribe=TOPIC)
