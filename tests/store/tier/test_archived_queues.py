@@ -1,5 +1,6 @@
 """Compacted queues in the archive: what is uploaded of them, and when what is there stays."""
 
+import hashlib
 import random
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from store.disk.disk import RealDisk
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.tier.archive_writer import ArchiveWriter
 from tests.store.rig import Stores, message
-from tests.store.tier.archive_rig import FakeSource, upload_all, writer_of
-from tests.store.tier.fake_store import FakeBucket, FakeStore
+from tests.store.tier.archive_rig import FakeSource, manifest_in, upload_all, writer_of
+from tests.store.tier.fake_store import FakeBucket, FakeStore, Killed
 
 
 def part(first: int, end: int, log_end: int = 100) -> Part:
@@ -77,6 +78,31 @@ async def test_a_master_that_lacks_the_begin_of_a_queue_leaves_what_is_archived(
     second = await claimed(stores, source, bucket, epoch=2)
     assert await save(second) == {0: [0]}
     assert {key for key in bucket.objects if key.startswith("compacted")} == before
+
+
+async def test_a_kill_at_each_request_leaves_queues_whose_objects_are_there(
+    stores: Stores, source: FakeSource, tmp_path: Path
+) -> None:
+    dies_at, killed = 0, True
+    while killed:
+        dies_at, killed, bucket = dies_at + 1, False, FakeBucket()
+        put(tmp_path / "one", 0, part(0, 10))
+        assert await save(await claimed(stores, source, bucket)) == {0: [0]}
+        # Compacted again: the old part goes, and two new ones come.
+        put(tmp_path / "one", 0, part(0, 20), part(20, 30))
+        writer = writer_of(FakeStore(bucket, random.Random(1), dies_at=dies_at), source, stores.clock, epoch=2)
+        try:
+            await writer.claim()
+            await save(writer)
+        except Killed:
+            killed = True
+        manifest = manifest_in(bucket)
+        assert manifest is not None
+        for entry in manifest.compacted:
+            assert hashlib.sha256(bucket.objects[entry.key][0]).hexdigest() == entry.sha256
+        assert [entry.part for entry in manifest.compacted] in ([part(0, 10)], [part(0, 20), part(20, 30)])
+        assert await save(await claimed(stores, source, bucket, epoch=3)) == {0: [0, 20]}
+    assert dies_at > 20
 
 
 async def test_a_queue_of_a_deleted_topic_goes(stores: Stores, source: FakeSource, tmp_path: Path) -> None:
