@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TextIO
 
 from sprocket.common import failpoints
 from sprocket.common.errors import ConfigError, InvariantError, RestartNeeded, SprocketError, StoreError
@@ -70,10 +70,10 @@ class Process:
             failpoints.arm(os.environ.get(failpoints.VARIABLE))
             return uvloop.run(self._run(factories, announce))
         except InvariantError as error:
-            traceback.print_exception(error)
+            _say("".join(traceback.format_exception(error)), sys.stderr)
             return exit_status(error)
         except (SprocketError, OSError) as error:
-            print(f"Error: {error}", file=sys.stderr)
+            _say(f"Error: {error}", sys.stderr)
             return exit_status(error)
 
     async def _run(self, factories: Sequence[Callable[[], Server]], announce: Callable[[], str]) -> int:
@@ -92,7 +92,7 @@ class Process:
             tasks.append(self._loop.create_task(_look_at(LongLived())))
             # What was read to start is not needed any more: with 100,000 lite topics that is 20 MB.
             await asyncio.to_thread(trim)
-            _say(announce())
+            _say(announce(), sys.stdout)
             await self._ended.wait()
         finally:
             await self._stop(started)
@@ -140,14 +140,14 @@ async def _look_at(objects: LongLived) -> None:
         objects.look()
 
 
-def _say(line: str) -> None:
-    """Print the start line; do nothing if the pipe is closed, as after a restart."""
+def _say(line: str, stream: TextIO) -> None:
+    """Print a line; do nothing if it cannot be written: the pipe is closed, as after a restart, or its disk is full."""
     try:
-        print(line, flush=True)
-    except BrokenPipeError:
+        print(line, file=stream, flush=True)
+    except OSError:
         # The buffer still holds the line: its flush at exit would fail again.
         with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def raise_open_files_limit() -> None:

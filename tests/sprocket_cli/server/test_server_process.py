@@ -4,6 +4,8 @@ import asyncio
 import resource
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,26 @@ def test_server_may_open_as_many_files_as_the_system_allows(tmp_path: Path) -> N
             assert name_server.stop() == exit_codes.SUCCESS
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("work", "status"),
+    [("os.kill(os.getpid(), signal.SIGTERM)", exit_codes.SUCCESS), ("raise StoreError('x')", exit_codes.DISK)],
+)
+def test_server_whose_output_is_on_a_full_disk_runs_and_ends_as_others_do(work: str, status: int) -> None:
+    program = f"""
+import os, signal, sys
+from sprocket.common.errors import StoreError
+from sprocket_cli.server.server_process import Process
+class Server:
+    async def start(self):
+        {work}
+    async def stop(self):
+        pass
+sys.exit(Process().run([Server], lambda: "ready"))
+"""
+    with Path("/dev/full").open("wb") as full:
+        assert subprocess.run([sys.executable, "-c", program], stdout=full, stderr=full).returncode == status
 
 
 def test_start_line_says_what_the_configuration_gives(tmp_path: Path) -> None:
