@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
+from sprocket.client import arguments
 from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.typed.serializers import Serializer, serializer_of
 from sprocket.functions.declaration import Function
 from sprocket.functions.partition import Draft
 from sprocket.functions.records import Entry, Output, message_of
-from sprocket.functions.windows import Window
+from sprocket.functions.windows import MAX_TIME_MS, Window
 
 S = TypeVar("S")
 # Digits of a window's start in the key of an entry.
@@ -57,6 +58,8 @@ class State(Generic[S]):
             if expires_at_ms is not None:
                 raise IllegalArgument("a value in a window expires with it; leave expires_at_ms out")
             expires_at_ms = self._window.closes_at_ms
+        elif expires_at_ms is not None:
+            arguments.whole("expires_at_ms", expires_at_ms, -MAX_TIME_MS, MAX_TIME_MS)
         self._draft.put(Entry(scoped(self._window, key), self._codec().encode(value), expires_at_ms))
 
     def delete(self, key: str) -> None:

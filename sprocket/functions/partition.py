@@ -32,14 +32,12 @@ class Draft:
 
     def put(self, entry: Entry) -> None:
         """Set an entry.  Raises ValueError above the limit of one input."""
-        if not 0 < len(entry.key) <= MAX_KEY_CHARS:
-            raise ValueError(f"a key of the state has 1 to {MAX_KEY_CHARS} characters, this one has {len(entry.key)}")
-        self._grow(4 * len(entry.key) + len(entry.value))
+        self._grow(4 * _key_bytes(entry.key) + len(entry.value))
         self.changes[entry.key] = entry
 
     def delete(self, key: str) -> None:
         """Delete a key, if it is there."""
-        self._grow(4 * len(key))
+        self._grow(4 * _key_bytes(key))
         self.changes[key] = None
 
     def send(self, output: Output) -> None:
@@ -53,6 +51,13 @@ class Draft:
             raise ValueError(
                 f"one input puts, deletes and sends at most {MAX_EFFECT_BYTES} bytes and {MAX_CHANGES} keys together"
             )
+
+
+def _key_bytes(key: str) -> int:
+    """Return the size of a key.  Raises ValueError for one that a changelog cannot have, or could not be read with."""
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS:
+        raise ValueError(f"a key of the state is a str of 1 to {MAX_KEY_CHARS} characters, not {key!r:.100}")
+    return len(key.encode())  # raises for what is no Unicode text
 
 
 class Partition:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
+from sprocket.client import arguments
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.message import Message, ReceivedMessage
 from sprocket.common.clock import Clock
@@ -26,6 +27,7 @@ from sprocket.functions.context import Context, unscoped
 from sprocket.functions.declaration import Function
 from sprocket.functions.partition import Draft, Partition
 from sprocket.functions.records import Content, Entry, Output, dead_letter_of, messages_of
+from sprocket.functions.windows import MAX_TIME_MS
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +182,7 @@ class PartitionRunner:
         try:
             value = function.inputs[topic].decode(message.body)
             if function.time is not None:
-                time_ms = int(function.time(value))
+                time_ms = arguments.whole("the event time", int(function.time(value)), -MAX_TIME_MS, MAX_TIME_MS)
         except Exception as error:
             time_ms = 0
             self._give_up(message, f"the input cannot be read: {error!r}"[:_MAX_REASON_CHARS], ids)

@@ -1,8 +1,12 @@
 """Windows of event time."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from sprocket.client import arguments
+
+# Event times are from -MAX_TIME_MS to this one, in ms since the epoch: a changelog has no larger ones.
+MAX_TIME_MS: Final = 10**15 - 1
 
 
 @dataclass(frozen=True)

@@ -191,3 +191,31 @@ async def test_of_two_owners_that_both_think_they_own_the_partition_each_input_h
         except (StopIteration, Fenced):
             alive.remove(chosen)
     check(cluster, state_of(await finish(cluster, declared)))
+
+
+@pytest.mark.parametrize(
+    ("key", "expires_at_ms"), [(b"k", None), ("\ud800", None), ("", None), ("k", 1.0), ("k", 2**70)]
+)  # fmt: skip
+async def test_state_that_a_changelog_could_not_be_read_with_fails_the_input_alone(
+    key: str, expires_at_ms: int | None
+) -> None:
+    @function(input={"In": bytes}, group="g", state=int, retries=Retries(times=0))
+    async def put(body: bytes, ctx: Context[int]) -> None:
+        if body == b"3":
+            ctx.state.put(key, 1, expires_at_ms=expires_at_ms)
+        ctx.state.put("inputs", 1 + (ctx.state.get("inputs") or 0))
+
+    cluster = Cluster(1)
+    await finish(cluster, put)
+    assert [output.copied for output in cluster.outputs.values()] == [("In", 0, 3)]
+    assert state_of(await finish(cluster, put)) == {"inputs": INPUTS - 1}
+
+
+async def test_an_event_time_that_no_changelog_can_have_fails_the_input_alone() -> None:
+    @function(input={"In": bytes}, group="g", time=lambda body: 2**70 if body == b"3" else int(body))
+    async def read(body: bytes, ctx: Context[int]) -> None:
+        pass
+
+    cluster = Cluster(1)
+    await finish(cluster, read)
+    assert [output.copied for output in cluster.outputs.values()] == [("In", 0, 3)]
