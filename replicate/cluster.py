@@ -13,6 +13,7 @@ from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.typed.table import Table
+from sprocket.common.cancellation import outcome_of
 from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.topic import TopicConfig
 
@@ -33,6 +34,7 @@ class Cluster:
         self.instance = ClientInstance(settings, clock=clock)
         self._connection = Connection(settings)
         self._table: Table[Record] | None = None
+        self._opening: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -48,6 +50,9 @@ class Cluster:
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
         await self.instance.close()
         await self._connection.close()
 
@@ -73,9 +78,10 @@ class Cluster:
         is_made = False
         async with asyncio.timeout(_TABLE_LIMIT_S):
             while True:
-                table = self._connection.table(TOPIC, Record)
+                if self._opening is None:
+                    self._opening = asyncio.create_task(self._read_table())
                 try:
-                    await table.start()
+                    await outcome_of(self._opening, ClientError(f"cluster {self.name} was closed"))
                 except TopicNotFound:
                     if not create:
                         return False
@@ -84,8 +90,16 @@ class Cluster:
                         is_made = True
                     await pause(_ROUTE_S)  # name servers know the new topic a moment later
                 else:
-                    self._table = table
                     return True
+
+    async def _read_table(self) -> None:
+        """Read the table, also when nobody waits any longer: a long one would else be begun again and again."""
+        table = self._connection.table(TOPIC, Record)
+        try:
+            await table.start()
+            self._table = table
+        finally:
+            self._opening = None
 
     async def put(self, key: str, record: Record) -> None:
         """Write a record and wait until the table has it.  Raises ClientError, TimeoutError."""

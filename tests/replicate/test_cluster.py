@@ -1,0 +1,27 @@
+"""The connection to one cluster."""
+
+import asyncio
+
+import pytest
+
+from replicate import cluster
+from replicate.config import ClusterConfig
+from replicate.records import QUEUES, TOPIC
+from sprocket.common.clock import SystemClock
+from sprocket.testing import Broker
+from tests.replicate.clusters import LIMIT_S
+
+
+async def test_a_table_that_takes_longer_than_one_wait_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_TABLE_LIMIT_S", 0.001)
+    with Broker() as broker:
+        async with cluster.Cluster("a", ClusterConfig(broker.namesrv), SystemClock()) as opened:
+            await opened.admin.create_table_topic(TOPIC, queues=QUEUES)
+            is_open = False
+            async with asyncio.timeout(LIMIT_S):
+                while not is_open:
+                    try:
+                        is_open = await opened.open_table(create=False)
+                    except TimeoutError:
+                        continue
+            assert not opened.records
