@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Final
 
@@ -51,7 +52,7 @@ class ReplicationLink:
         self.offsets = GroupOffsets(config, source, target, self.copiers, copier_of)
         self._clock = clock
         self._has_reverse = has_reverse
-        self._slots = asyncio.Semaphore(MAX_PULLS)
+        self._slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(MAX_PULLS))  # by broker
         self._saved: dict[SourceQueue, Checkpoint] = {}
         self._troubles: dict[str, str] = {}  # by kind of work, so that each is logged when it changes
         limit = RateLimit(config.rate_bytes, clock, pause)
@@ -184,7 +185,7 @@ class ReplicationLink:
     def _start(self, queue: SourceQueue, checkpoint: Checkpoint, group: asyncio.TaskGroup) -> None:
         origin = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
         place = MessageQueue(queue.topic, checkpoint.target_broker, checkpoint.target_queue_id)
-        source = QueueSource(self.source.instance, origin, self._ahead_bytes, self._slots)
+        source = QueueSource(self.source.instance, origin, self._ahead_bytes, self._slots[queue.broker_name])
         target = QueueTarget(self.target.instance, place, self.config.send_timeout_s)
         copier = QueueCopier(queue, source, target, checkpoint, self._rules, self._clock)
         self.copiers[queue] = copier

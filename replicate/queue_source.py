@@ -32,7 +32,8 @@ from sprocket.remoting.headers.offset import (
 
 # Brokers keep no offsets of this group: it commits nothing.
 GROUP: Final = "sprocket-replication"
-# Pulls of a link that are under way, without those that wait for a message: a broker refuses what it cannot hold.
+# Pulls of a link that are under way at one broker, without those that wait for a message: it refuses what it cannot
+# hold, and one that does not answer keeps none back from the others.
 MAX_PULLS: Final = 1024
 _IDLE_S: Final = 2.0
 _BACKOFF_FIRST_S: Final = 0.1
@@ -47,7 +48,7 @@ class OffsetGone(ClientError):
 
 
 class QueueSource:
-    """Queue of the cluster of `instance`.  At most about `ahead_bytes` are held; `slots` bounds the pulls of a link."""
+    """Queue of the cluster of `instance`.  At most about `ahead_bytes` are held; `slots` bounds those of its broker."""
 
     def __init__(
         self, instance: ClientInstance, queue: MessageQueue, ahead_bytes: Callable[[], int], slots: asyncio.Semaphore
