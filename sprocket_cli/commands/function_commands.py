@@ -287,6 +287,16 @@ def instance(arguments: str, namesrv: str | None) -> None:
     from sprocket.functions.package import load_functions
     from sprocket_cli.server.server_process import Process, log_to_stderr
 
+    # What functions print goes to the log: nobody reads the pipe after its first line, and a full one blocks.
+    pipe = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+
+    def ready() -> str:
+        os.write(pipe, b"ready\n")
+        os.close(pipe)
+        return "ready"
+
     settings = client_settings(";".join(name_servers(namesrv)))
     given = msgspec.json.decode(arguments, type=InstanceArguments)
     log_to_stderr("info")
@@ -296,4 +306,4 @@ def instance(arguments: str, namesrv: str | None) -> None:
     clock, process = SystemClock(), Process()
     status = Status(given.deployment, given.machine, given.index, given.version, "running", 0, os.getpid())
     made = Instance(functions, settings, status, clock, process.fail, given.metrics_port)
-    sys.exit(process.run([lambda: made], lambda: "ready"))
+    sys.exit(process.run([lambda: made], ready))

@@ -24,7 +24,10 @@ from sprocket.functions import function
 
 @function(input="Metered", output="MeteredOut", group="metered", state=int)
 async def double(number: int, ctx) -> int:
+    print("more than a pipe holds" * 10_000)
     return 2 * number
+
+print("this module is imported")
 """
 _BLOCKED = """
 import asyncio, signal, time
@@ -81,7 +84,7 @@ async def test_an_instance_reports_and_exports_what_its_functions_do(functions_b
         await create_topics(mq.admin, [Described("double", "metered", ["Metered"], None, "metered-changelog")])
         child.launch()
         try:
-            child.ready_line(60)
+            assert child.ready_line(60) == b"ready\n"
             for number in range(3):
                 await mq.topic("Metered", int).send(number)
             async with mq.table(STATUS, Status) as statuses:
@@ -93,6 +96,7 @@ async def test_an_instance_reports_and_exports_what_its_functions_do(functions_b
             values = {line.partition("{")[0]: line.rpartition(" ")[2] for line in lines if "metered" in line}
             assert values["sprocket_function_inputs_total"] == "3.0"
             assert values["sprocket_function_partitions"] == "1.0"
+            assert child.log.read_text().count("more than a pipe holds") == 3 * 10_000
         finally:
             child.end(signal.SIGTERM)
 
