@@ -89,11 +89,16 @@ class FunctionProcesses:
 
     async def _follow(self) -> None:
         table = self._registry.table
-        changes = table.watch()
-        for name in table:
-            self._changed(name)
-        async for name, _ in changes:
-            self._changed(name)
+        while True:
+            changes = table.watch()
+            for name in {*table, *self._running}:
+                self._changed(name)
+            try:
+                async for name, _ in changes:
+                    self._changed(name)
+            except ClientError as error:  # as for rights that were taken away, and may come back
+                peer_lines.warning(logger, "", "event=functions_not_followed reason=%r", str(error))
+            await asyncio.sleep(_RETRY_S)
 
     def _changed(self, name: str) -> None:
         if self._names and name not in self._names:
@@ -231,8 +236,9 @@ class _Deployed:
         """Say what runs here, with the ends of the logs; if no broker takes it, the next report says it."""
         logs = []
         for index, slot in sorted(self._slots.items()):
-            _shorten(slot.child.log)
-            logs.append(f"--- instance {index}, version {slot.deployment.current}\n{slot.child.tail()}")
+            with contextlib.suppress(OSError):  # the disk is full, or somebody removed the log
+                _shorten(slot.child.log)
+                logs.append(f"--- instance {index}, version {slot.deployment.current}\n{slot.child.tail()}")
         version = max((slot.deployment.current for slot in self._slots.values()), default=0)
         status = Status(
             self._name, self._machine.name, -1, version, self._state, self._clock.wall_ms(), os.getpid(),
