@@ -167,6 +167,8 @@ class ReplicationLink:
             if checkpoint is None:
                 place = target_queue(queue.broker_name, queue.queue_id, by_broker, queues)
                 checkpoint = await self._first(queue, *place)
+            elif checkpoint.echo_end == NO_ECHOES:
+                checkpoint = msgspec.structs.replace(checkpoint, echo_end=self._echo_end())
             self._start(queue, checkpoint, group)
 
     async def _first(self, queue: SourceQueue, broker_name: str, queue_id: int) -> Checkpoint:
@@ -177,10 +179,15 @@ class ReplicationLink:
         start = source.begin if self.config.start == "first" else source.end
         checkpoint = Checkpoint(
             broker_name, queue_id, start, start, target.end, source_end=source.end, at_ms=self._clock.wall_ms(),
-            echo_end=0 if self._has_reverse else NO_ECHOES,
+            echo_end=self._echo_end(),
         )  # fmt: skip
         await self.target.post(queue_key(queue), Record(queue=checkpoint))
         return checkpoint
+
+    def _echo_end(self) -> int:
+        """Return where the first echo may lie; `NO_ECHOES` if no link leads back, of this replicator or another."""
+        has_reverse = self._has_reverse or link_key(self.target.name) in self.source.records
+        return 0 if has_reverse else NO_ECHOES
 
     def _start(self, queue: SourceQueue, checkpoint: Checkpoint, group: asyncio.TaskGroup) -> None:
         origin = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)

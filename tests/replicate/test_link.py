@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 import sprocket
+from replicate.protocol.offset_map import NO_ECHOES
 from replicate.service import Replication
 from sprocket import Message
 from sprocket.client.message import ReceivedMessage
@@ -96,6 +97,20 @@ async def test_messages_of_a_pair_in_both_directions_do_not_come_back(pair: tupl
     for broker in pair:
         found = await _read(broker.namesrv, "Both", 100, "readers")
         assert len({message.body for message in found}) == 100
+
+
+async def test_a_link_back_of_another_replicator_is_known_also_when_it_came_later() -> None:
+    async def echo_end(names: dict[str, str], link: str) -> int:
+        async with replicating(config_of(names, [link])) as replication:
+            await until(lambda: bool(replication.links[0].copiers))
+            return next(iter(replication.links[0].copiers.values())).checkpoint.echo_end
+
+    with Broker() as one, Broker() as other:
+        one.create_topic("Later", 1)
+        names = {"a": one.namesrv, "b": other.namesrv}
+        assert await echo_end(names, "a>b") == NO_ECHOES
+        assert await echo_end(names, "b>a") == 0
+        assert await echo_end(names, "a>b") == 0
 
 
 async def test_a_group_goes_on_at_the_target_where_it_stopped(pair: tuple[Broker, Broker]) -> None:
