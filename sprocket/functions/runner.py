@@ -248,7 +248,7 @@ class PartitionRunner:
                     ctx.send(function.output, result, key=ctx.key)
                 if expiring is not None and draft.get(expiring.key) == expiring:
                     draft.delete(expiring.key)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # a handler cannot end the instance, which would get it again
                 self._counts["failures"] += 1
                 self._counts.last_error = reason = repr(error)[:_MAX_REASON_CHARS]
                 logger.warning(

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 
@@ -218,4 +219,15 @@ async def test_an_event_time_that_no_changelog_can_have_fails_the_input_alone() 
 
     cluster = Cluster(1)
     await finish(cluster, read)
+    assert [output.copied for output in cluster.outputs.values()] == [("In", 0, 3)]
+
+
+async def test_a_handler_that_exits_fails_its_input_alone() -> None:
+    @function(input={"In": bytes}, group="g", retries=Retries(times=0))
+    async def leave(body: bytes, ctx: Context[int]) -> None:
+        if body == b"3":
+            sys.exit(1)
+
+    cluster = Cluster(1)
+    await finish(cluster, leave)
     assert [output.copied for output in cluster.outputs.values()] == [("In", 0, 3)]
