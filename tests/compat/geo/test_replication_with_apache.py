@@ -27,7 +27,7 @@ from tests.compat import maven
 from tests.compat.cluster import ApacheCluster
 from tests.replicate.clusters import config_text, replicator
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(500)]
 
 TOPIC, QUEUES, COUNT = "Orders", 2, 3000
 WORK, WORKERS, DONE = "Work", "workers", 20
