@@ -48,11 +48,12 @@ async def test_apache_is_source_and_target(tmp_path: Path) -> None:
         await create_topic(namesrvs["apache"], WORK)
         for origin, namesrv in namesrvs.items():
             await send(namesrv, origin)
-        await consume_some(namesrvs["apache"])
         process = replicator(tmp_path / "replicator", text)
         try:
             await kill_often(process, namesrvs)
             await is_equal(namesrvs)
+            # After the kills: of what a killed replicator had copied since its last checkpoint, a group repeats all.
+            await consume_some(namesrvs["apache"])
             await goes_on_at_ours(namesrvs["ours"])
         finally:
             process.end(signal.SIGTERM)
