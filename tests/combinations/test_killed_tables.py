@@ -15,7 +15,7 @@ from sprocket_cli.processes.local_cluster import LocalCluster, Member, Started
 from tests.combinations.profiles import CONTROLLER, OPEN, Written, write
 from tests.combinations.traffic import Traffic
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 TOPIC = "Prices"
 _PUTS = 250
 _KEYS = {"mappedFileSizeCommitLog": "65536", "compactionScheduleInternal": "100", "compactionDeleteRetention": "0"}
