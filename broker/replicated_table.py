@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from sprocket.remoting.codes import RequestCode
 
 
+def changes_name(table: str) -> str:
+    """Return the name in the stream of what has the changes of a table alone."""
+    return f"{table}Changes"
+
+
 @dataclass(frozen=True)
 class ReplicatedTable:
     """One table.  Everything is called in the event loop's thread, except `prepare`, which any thread may call.
@@ -15,9 +20,9 @@ class ReplicatedTable:
     log were delivered.  It is applied once the replica has the log that the master had when the table was read.
     Otherwise those messages would be lost when this replica becomes the one that delivers.
 
-    A table that `is_early` requires nothing of the log: a slave has it before the next record.  `encode_changes`
-    returns what changed since a mark, for `merge_changes` of a slave that has the table of that mark; None if that is
-    not known any more.
+    A table that `is_early` requires nothing of the log: a slave has it before the next record.  For one with
+    `merge_changes` a master may send changes alone.  Then `encode_changes` returns what changed since a mark, for a
+    slave that has the early table of that mark; None if that is not known any more.
     """
 
     name: str
@@ -30,11 +35,6 @@ class ReplicatedTable:
     is_early: bool = False
     encode_changes: Callable[[Hashable], bytes | None] = lambda _: None
     merge_changes: Callable[[bytes], None] | None = None
-
-    @property
-    def changes_name(self) -> str:
-        """Name of a table in the stream that has changes alone."""
-        return f"{self.name}Changes"
 
     def apply(self, content: bytes) -> None:
         """Replace this table by the master's; it is saved soon.  Raises ProtocolError."""

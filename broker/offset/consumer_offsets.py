@@ -15,6 +15,7 @@ from broker.config.versioned_table import VersionedTable
 from broker.offset.offset_map import SEPARATOR, Entries, OffsetMap, split
 from broker.plan.version import PlanVersion
 from sprocket.common.clock import Clock
+from sprocket.common.errors import ProtocolError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.logs.peer_lines import peer_lines
@@ -477,3 +478,11 @@ def decoded(content: bytes) -> ConsumerOffsetTable:
         return msgspec.json.decode(b"".join(pieces), type=ConsumerOffsetTable, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return loads(content, ConsumerOffsetTable)
+
+
+def decoded_changes(content: bytes) -> dict[str, dict[int, int]]:
+    """Decode a master's `take_deltas`: ``topic@group`` -> queue id -> offset, as JSON.  Raises ProtocolError."""
+    try:
+        return msgspec.json.decode(content, type=dict[str, dict[int, int]])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError("ha_table", f"changes of consumer offsets: {error}") from None

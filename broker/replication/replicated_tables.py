@@ -14,7 +14,7 @@ import msgspec
 
 from broker.config.versioned_table import VersionedTable
 from broker.core import BrokerCore
-from broker.offset.consumer_offsets import decoded
+from broker.offset.consumer_offsets import decoded, decoded_changes
 from broker.periodic import Periodic
 from broker.pop.order_info import ConsumerOrderInfo, OrderInfoTable
 from broker.replicated_table import ReplicatedTable
@@ -240,6 +240,7 @@ def _consumer_offsets(core: BrokerCore) -> ReplicatedTable:
     return ReplicatedTable(
         "consumerOffset", RequestCode.GET_ALL_CONSUMER_OFFSET, lambda: offsets.changes, offsets.encode,
         lambda content: partial(offsets.replace, decoded(content)),
+        merge_changes=lambda content: offsets.merge(decoded_changes(content)),
     )  # fmt: skip
 
 

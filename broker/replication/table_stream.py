@@ -16,22 +16,19 @@ import msgspec
 
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.periodic import Periodic
-from broker.replicated_table import ReplicatedTable
+from broker.replicated_table import ReplicatedTable, changes_name
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.role import Role
 from broker.service import Service
 from ha.listener import SlaveListener
 from ha.master_session import MasterSession
 from ha.table_queue import TableContent, TableUpdate
-from sprocket.common.errors import ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
 from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.2
-# Changes of consumer offsets: ``topic@group`` -> queue id -> offset, as JSON.
-OFFSET_CHANGES: Final = "consumerOffsetChanges"
 
 
 class EarlyTables:
@@ -58,7 +55,7 @@ class EarlyTables:
             if changes is None:
                 update = TableUpdate(0, table.name, table.encode())
             else:
-                update = TableUpdate(0, table.changes_name, changes)
+                update = TableUpdate(0, changes_name(table.name), changes)
             encoded = self._encoded[table.name] = mark, since, update
         return encoded[2]
 
@@ -108,7 +105,8 @@ class TableSender(Service):
         # After the others: a group precedes its offsets.
         changes = self._offsets.take_deltas()
         if changes:
-            updates.append(TableUpdate(position, OFFSET_CHANGES, msgspec.json.encode(changes)))
+            name = changes_name(self._tables.consumer_offsets.name)
+            updates.append(TableUpdate(position, name, msgspec.json.encode(changes)))
         return updates
 
 
@@ -119,12 +117,10 @@ class TableReceiver:
     After the master has taken over, `reconnect` is called once to receive all tables again.
     """
 
-    def __init__(
-        self, role: Role, offsets: ConsumerOffsets, tables: ReplicatedTables, reconnect: Callable[[str], None]
-    ) -> None:
+    def __init__(self, role: Role, tables: ReplicatedTables, reconnect: Callable[[str], None]) -> None:
         self._role = role
-        self._offsets = offsets
-        self._tables = tables
+        self._installers: dict[str, Callable[[bytes], None]] = {table.name: table.apply for table in tables.all}
+        self._installers |= {changes_name(one.name): one.merge_changes for one in tables.all if one.merge_changes}
         self._reconnect = reconnect
         self._has_dropped = False
 
@@ -137,22 +133,8 @@ class TableReceiver:
             self._has_dropped = False
             self._reconnect("tables were dropped while this replica acted for its master")
             return
-        if table.name == OFFSET_CHANGES:
-            self._offsets.merge(_decoded_changes(table.content))
-            return
-        known: ReplicatedTable | None = self._tables.named(table.name)
-        merged = next((one.merge_changes for one in self._tables.all if one.changes_name == table.name), None)
-        if merged is not None:
-            merged(table.content)
-            return
-        if known is None:
+        install = self._installers.get(table.name)
+        if install is None:
             peer_lines.info(logger, "", "event=table_ignored name=%s reason=unknown", table.name)
             return
-        known.apply(table.content)
-
-
-def _decoded_changes(content: bytes) -> dict[str, dict[int, int]]:
-    try:
-        return msgspec.json.decode(content, type=dict[str, dict[int, int]])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError("ha_table", f"{OFFSET_CHANGES}: {error}") from None
+        install(table.content)

@@ -69,7 +69,7 @@ class SlaveSessions(Service):
         self._tls = tls
         self._autoswitch = autoswitch
         self._tables = tables
-        self._receiver = TableReceiver(core.role, core.offsets, tables, self._reconnect)
+        self._receiver = TableReceiver(core.role, tables, self._reconnect)
         self._credentials: Credentials | None = None
         self._awaits_flush = False
         self._said = ""

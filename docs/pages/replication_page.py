@@ -7,7 +7,8 @@ import re
 import struct
 from typing import Final
 
-from broker.replication.table_stream import LOOK_S, OFFSET_CHANGES
+from broker.replicated_table import changes_name
+from broker.replication.table_stream import LOOK_S
 from docs.pages.command import write
 from ha import common_prefix as _common
 from ha import hello, session
@@ -278,7 +279,7 @@ def page() -> str:
         autoswitch="\n\n".join(_table(layout) for layout in messages.LAYOUTS),
         epochs=messages.MAX_EPOCHS,
         look=round(LOOK_S * 1000),
-        changes=OFFSET_CHANGES,
+        changes=changes_name("consumerOffset"),
         waiting=_queue.MAX_WAITING,
     )
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from broker.replication.table_stream import _decoded_changes
+from broker.offset.consumer_offsets import decoded_changes
 from ha.autoswitch.messages import (
     MasterHandshake,
     MasterMessageReader,
@@ -142,7 +142,7 @@ def tables(data: bytes) -> None:
     with suppress(ProtocolError):
         table = decode_table(memoryview(data))
         assert table.name
-        _decoded_changes(table.content)
+        decoded_changes(table.content)
 
 
 HELLO = SlaveGreeting(credentials(1, b"s")).begin()
