@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from store.tier.open_archive import open_archive
 from store.tier.remote_store import Access
 from tests.broker.group_rig import Cluster, cluster
 from tests.compat.java_client import mqadmin
+from tests.s3_server import make_bucket, s3_server
 from tests.waiting import until
 
 TOPIC = "Orders"
@@ -25,13 +25,9 @@ COUNT = 120
 @pytest.fixture
 def s3() -> Iterator[str]:
     """The address of a server that speaks S3, with a bucket."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT")).read()
-    yield endpoint
-    server.stop()
+    with s3_server() as endpoint:
+        make_bucket(endpoint)
+        yield endpoint
 
 
 async def drained(group: Cluster, fields: dict[str, Any], endpoint: str) -> Broker:

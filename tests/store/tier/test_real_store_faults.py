@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
@@ -13,6 +12,7 @@ from store.tier.group_store import GroupStore
 from store.tier.manifest import folder_of
 from store.tier.object_store import ObjectStoreError
 from store.tier.remote_store import open_store
+from tests.s3_server import make_bucket, s3_server
 from tests.store.rig import Stores
 from tests.store.tier.archive_rig import GROUP, FakeSource, check_archive, writer_of
 from tests.store.tier.fake_store import FakeBucket
@@ -25,16 +25,8 @@ pytest.importorskip("obstore")
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-def bucket_at(endpoint: str, name: str) -> str:
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT")).read()
-    return f"s3://{name}"
+    with s3_server() as endpoint:
+        yield endpoint
 
 
 async def copy_of(url: str, endpoint: str, stores: Stores) -> FakeBucket:
@@ -71,7 +63,7 @@ async def live(
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_harm_between_broker_and_store_delays_the_archive_alone(stores: Stores, endpoint: str, seed: int) -> None:
-    source, url = FakeSource(filled(stores)), bucket_at(endpoint, f"harm{seed}")
+    source, url = FakeSource(filled(stores)), make_bucket(endpoint, f"harm{seed}")
     end = source.end_offset - source.end_offset % FILE_BYTES
     async with HttpFaultProxy(endpoint, seed) as proxy:
         proxy.faults = 0.3
@@ -95,7 +87,7 @@ async def test_harm_between_broker_and_store_delays_the_archive_alone(stores: St
 
 
 async def test_two_masters_that_both_believe_do_not_harm_each_other(stores: Stores, endpoint: str) -> None:
-    source, url = FakeSource(filled(stores)), bucket_at(endpoint, "twomasters")
+    source, url = FakeSource(filled(stores)), make_bucket(endpoint, "twomasters")
     end = source.end_offset - source.end_offset % FILE_BYTES
     async with HttpFaultProxy(endpoint, 5) as proxy:
         proxy.faults = 0.1
@@ -111,7 +103,7 @@ async def test_two_masters_that_both_believe_do_not_harm_each_other(stores: Stor
 async def test_requests_are_counted_as_the_store_gets_them(stores: Stores, endpoint: str) -> None:
     async with HttpFaultProxy(endpoint, 1) as proxy:
         proxy.faults = 0.0
-        group = GroupStore(open_store(bucket_at(endpoint, "bill"), access_to(proxy.address)), "g", stores.clock)
+        group = GroupStore(open_store(make_bucket(endpoint, "bill"), access_to(proxy.address)), "g", stores.clock)
 
         async def pieces(count: int) -> AsyncIterator[bytes]:
             for _ in range(count):

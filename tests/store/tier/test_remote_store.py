@@ -1,7 +1,6 @@
 """Object stores through obstore: a directory, memory, and S3 as moto's server speaks it."""
 
 import asyncio
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from sprocket.common.errors import ConfigError
 from store.tier.object_store import Conflict, Damaged, NotFound, ObjectStore, Refused, Unavailable, Version
 from store.tier.remote_store import Access, open_store
+from tests.s3_server import make_bucket, s3_server
 
 pytest.importorskip("obstore")
 
@@ -17,13 +17,9 @@ pytest.importorskip("obstore")
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The address of a server that speaks S3, with a bucket."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT")).read()
-    yield endpoint
-    server.stop()
+    with s3_server() as endpoint:
+        make_bucket(endpoint)
+        yield endpoint
 
 
 @pytest.fixture(params=["memory", "file", "s3"])
