@@ -15,14 +15,12 @@ from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.subscription import ALL
-from sprocket.client.errors import ConnectionLost
 from sprocket.client.message import MessageQueue, ReceivedMessage
-from sprocket.client.pull.pull import Puller, PullResult, PullSettings, PullStatus
+from sprocket.client.pull.pull import Puller, PullSettings, PullStatus
 from sprocket.client.send_result import queue_name
 from sprocket.common.errors import ClientError, SprocketError
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -91,7 +89,9 @@ class QueueSource:
         while True:
             try:
                 async with self._slots if not pull.waits else nullcontext():
-                    result = await self._result(pull)
+                    result = await self._puller.pull(
+                        self._subscription, pull.offset, count=pull.length, waits=pull.waits
+                    )  # fmt: skip
             except (SprocketError, msgspec.ValidationError) as error:
                 self._puller.failed()
                 if self._instance.outages.failed(attempt, error):
@@ -115,19 +115,6 @@ class QueueSource:
             self._arrived.set()
             self._go_on()
             return
-
-    async def _result(self, pull: Range) -> PullResult:
-        answered: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()
-        if not self._start(answered, pull):
-            await self._puller.connect()
-            if not self._start(answered, pull):
-                raise ConnectionLost(f"broker {self._queue.broker_name} closed the connection")
-        return self._puller.result(await answered, self._subscription, pull.offset)
-
-    def _start(self, answered: "asyncio.Future[ReceivedResponse]", pull: Range) -> bool:
-        return self._puller.start(
-            answered, self._subscription, pull.offset, None, count=pull.length, waits=pull.waits
-        )  # fmt: skip
 
     async def messages(self) -> Sequence[ReceivedMessage]:
         """Return what was read, nothing after `_IDLE_S` without a message.

@@ -22,8 +22,7 @@ from sprocket.common.errors import SprocketError
 from sprocket.functions.records import Output, message_of, read_record
 from sprocket.functions.runner import Fenced, Record
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
-from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.codec.java_hash import java_hash_index
 from sprocket.remoting.message.properties import IDEMPOTENCE_ID, KEYS
 
 logger = logging.getLogger(__name__)
@@ -61,12 +60,8 @@ class QueueReader:
 
         Raises ClientError.
         """
-        subscription, loop = self._subscription, asyncio.get_running_loop()
         try:
-            waiter: asyncio.Future[ReceivedResponse] = loop.create_future()
-            while not self._puller.start(waiter, subscription, offset, None, count=count, waits=waits):
-                await self._puller.connect()
-            return self._puller.result(await waiter, subscription, offset)
+            return await self._puller.pull(self._subscription, offset, count=count, waits=waits)
         except SprocketError:
             self._puller.failed()
             self._instance.request_refresh(self.queue.topic)
@@ -191,8 +186,8 @@ class BrokerOutlets:
         queues = await self._producer.queues(output.topic)
         self._turn += 1
         # As `by_sharding_key`: the queue that a producer would choose.
-        number = abs(java_hash_code(output.key)) if output.key else self._turn
-        queue = queues[number % len(queues)]
+        index = java_hash_index(output.key, len(queues)) if output.key else self._turn % len(queues)
+        queue = queues[index]
         return replace(output, unique_key=unique_key, broker_name=queue.broker_name, queue_id=queue.queue_id)
 
     async def send(self, outputs: Sequence[Output], committed_ms: int) -> None:

@@ -154,6 +154,17 @@ class Puller:
         channel.request_encoded(waiter, PULL, opaque, frame, b"", timeout_s)
         return True
 
+    async def pull(
+        self, subscription: SubscriptionData, offset: int, *, count: int = 0, waits: bool = True
+    ) -> PullResult:
+        """Return the result of one pull, as `start` sends it.  Raises as `connect` and `result`, and ClientError."""
+        answered: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()
+        if not self.start(answered, subscription, offset, None, count=count, waits=waits):
+            await self.connect()
+            if not self.start(answered, subscription, offset, None, count=count, waits=waits):
+                raise ConnectionLost(f"broker {self._queue.broker_name} closed the connection")
+        return self.result(await answered, subscription, offset)
+
     def _header(
         self, subscription: SubscriptionData, offset: int, count: int, sys_flag: int, commit_offset: int,
         suspend_ms: int,
