@@ -7,6 +7,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from store.tier.object_store import NotFound, ObjectStore
 from store.tier.reads.archive_view import ArchiveView
 from store.tier.reads.queue_ranges import Piece, QueueRanges
 from store.tier.reads.queue_reads import offset_by_time
-from store.tier.reads.steps import Steps, read_block, read_footer, read_part
+from store.tier.reads.steps import read_block, read_footer, read_part, result_of
 from store.tier.remote_store import open_store
 from store.tier.segment_object import Footer, units_in
 
@@ -97,7 +98,7 @@ class BucketQueues:
         """
         archive = self._archives[queue.broker_name]
         steps = offset_by_time(archive.ranges, queue.topic, queue.queue_id, milliseconds, Boundary.LOWER, now_ms())
-        found = asyncio.run(_run(self._objects(archive.url), steps))
+        found = asyncio.run(result_of(steps, partial(read_part, self._objects(archive.url))))
         return archive.ranges.ends()[queue.topic, queue.queue_id] if found is None else found
 
     def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> "list[BucketTask]":
@@ -216,14 +217,3 @@ def _rows(
                 offsets = chunk.queue_offsets().to_numpy()
                 chunk.filter((offsets >= places.begins[record]) & (offsets < places.ends[record]))
             yield from chunk_rows(chunk, columns, rows, options)
-
-
-async def _run(objects: ObjectStore, steps: Steps[int | None]) -> int | None:
-    """Return the result of `steps`."""
-    try:
-        wanted = next(steps)
-        while True:
-            wanted = steps.send(await read_part(objects, wanted))
-    except StopIteration as end:
-        found: int | None = end.value
-        return found

@@ -81,6 +81,17 @@ def content_of(segment: SegmentEntry, part: LogBlock | Block, likely: tuple[Want
     return content
 
 
+async def result_of(steps: Steps[T], read: Callable[[Wanted], Awaitable[Cached]]) -> T:
+    """Return the result of `steps`; `read` returns the content of what they want.  Raises as `read`."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(await read(wanted))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
 class StepReads:
     """What runs steps: with blocks from the cache, and with those that `load` gets from the object store.
 
@@ -97,13 +108,7 @@ class StepReads:
 
         Raises `Unavailable`, and other errors of `store.tier.object_store`.
         """
-        try:
-            wanted = next(steps)
-            while True:
-                wanted = steps.send(await self._block(reader, wanted))
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return await result_of(steps, partial(self._block, reader))
 
     def run_now(self, steps: Steps[T]) -> T | None:
         """Return the result of `steps` if the cache has all that they need."""
