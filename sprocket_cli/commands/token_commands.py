@@ -17,8 +17,8 @@ import msgspec
 
 from acl.tokens.verification_keys import ALGORITHMS, HS256
 from sprocket.common.errors import ConfigError
-from sprocket_cli.client_session import HELP, WrongUsage, json_option, namesrv_option, print_json, with_admin
-from sprocket_cli.mqadmin.options import Target, target_options
+from sprocket_cli.client_session import HELP, WrongUsage, json_option, namesrv_option, print_json
+from sprocket_cli.mqadmin.options import Target, ask_each, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -168,9 +168,7 @@ def revoke(namesrv: str | None, target: Target, text: str | None, token_id: str 
             raise WrongUsage("the token has no id (jti): revoke all tokens of its user (--user)")
         expires_at = expires_at + 1 if isinstance(expires_at, int) else None
 
-    async def session(admin: "AdminClient") -> None:
-        for address in await target.addresses(admin, masters_only=False):
-            await admin.revoke_token(address, token_id=token_id, username=user, expires_at=expires_at)
-            click.echo(f"revoke {address} success.")
+    async def ask(admin: "AdminClient", address: str) -> None:
+        await admin.revoke_token(address, token_id=token_id, username=user, expires_at=expires_at)
 
-    with_admin(namesrv, session)
+    ask_each(namesrv, target, ask, masters_only=False, done="revoke")

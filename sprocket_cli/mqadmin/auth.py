@@ -18,7 +18,7 @@ from sprocket_cli.client_session import (
     print_json,
     with_admin,
 )
-from sprocket_cli.mqadmin.options import Target, target_options
+from sprocket_cli.mqadmin.options import Target, ask_each, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -28,7 +28,6 @@ _USER: Final = "%-16s  %-22s  %-22s  %-22s"
 _ACL: Final = "%-16s  %-10s  %-22s  %-20s  %-24s  %-10s"
 _HIDDEN: Final = "******"
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
 Change = Callable[["AdminClient", str], Awaitable[None]]
 
 
@@ -46,26 +45,8 @@ def _acl_options(command: F) -> F:
 
 
 def _change(namesrv: str | None, target: Target, change: Change, done: str) -> None:
-    """Apply `change` to one broker, or to every master and slave of a cluster; print `done` with each address."""
-
-    async def session(admin: "AdminClient") -> None:
-
-        for address in await target.addresses(admin, masters_only=False):
-            await change(admin, address)
-            click.echo(f"{done} {address} success.")
-
-    with_admin(namesrv, session)
-
-
-def _ask(namesrv: str | None, target: Target, ask: "Callable[[AdminClient, str], Awaitable[T]]") -> list[tuple[str, T]]:
-    """Return the responses of one broker, or of each master of a cluster, with their addresses."""
-
-    async def session(admin: "AdminClient") -> list[tuple[str, T]]:
-
-        addresses = await target.addresses(admin, masters_only=True)
-        return [(address, await ask(admin, address)) for address in addresses]
-
-    return with_admin(namesrv, session)
+    """Apply `change` to one broker, or to every master and slave of a cluster."""
+    ask_each(namesrv, target, change, masters_only=False, done=done)
 
 
 def _parts(text: str | None) -> tuple[str, ...]:
@@ -136,8 +117,8 @@ _show_password = click.option("--showPassword", "show", is_flag=True, help="Show
 def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_json: bool) -> None:
     """Show a user."""
     name = username.strip()
-    answers = _ask(namesrv, target, lambda admin, address: admin.user(address, name))
-    _print_users([user for _, user in answers if user is not None][:1], show, as_json)
+    answers = ask_each(namesrv, target, lambda admin, address: admin.user(address, name))
+    _print_users([user for user in answers.values() if user is not None][:1], show, as_json)
 
 
 @click.command("listUser", context_settings=HELP)
@@ -149,8 +130,8 @@ def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_
 def list_user(namesrv: str | None, target: Target, filter_: str | None, show: bool, as_json: bool) -> None:
     """List the users."""
     wanted = filter_ and filter_.strip()
-    answers = _ask(namesrv, target, lambda admin, address: admin.users(address, wanted))
-    address, users = next(((address, users) for address, users in answers if users), ("", []))
+    answers = ask_each(namesrv, target, lambda admin, address: admin.users(address, wanted))
+    address, users = next(((address, users) for address, users in answers.items() if users), ("", []))
     _print_users(users, show, as_json)
     if target.cluster is not None and users and not as_json:
         click.echo(f"get user from {address} success.")
@@ -242,8 +223,8 @@ def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str 
 @json_option
 def get_acl(namesrv: str | None, target: Target, subject: str, as_json: bool) -> None:
     """Show the policies of a user."""
-    answers = _ask(namesrv, target, lambda admin, address: admin.acl(address, subject.strip()))
-    _print_acls([acl for _, acl in answers if acl is not None], as_json)
+    answers = ask_each(namesrv, target, lambda admin, address: admin.acl(address, subject.strip()))
+    _print_acls([acl for acl in answers.values() if acl is not None], as_json)
 
 
 @click.command("listAcl", context_settings=HELP)
@@ -257,8 +238,8 @@ def list_acl(
     as_json: bool,
 ) -> None:  # fmt: skip
     """List the policies of all users."""
-    answers = _ask(namesrv, target, lambda admin, address: admin.acls(address, subject, resource))
-    _print_acls([acl for _, acls in answers for acl in acls], as_json)
+    answers = ask_each(namesrv, target, lambda admin, address: admin.acls(address, subject, resource))
+    _print_acls([acl for acls in answers.values() for acl in acls], as_json)
 
 
 def _print_acls(acls: "Sequence[AclInfo]", as_json: bool) -> None:

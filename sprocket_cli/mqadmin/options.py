@@ -1,13 +1,13 @@
 """What several `mqadmin` commands share: the pair -b and -c, the topic, the route, and the repetition with -i."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
-from sprocket_cli.client_session import SERVER_ADDRESS
+from sprocket_cli.client_session import SERVER_ADDRESS, with_admin
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Stands for the address of a master that is not there (`CommandUtil.NO_MASTER_PLACEHOLDER`).
 NO_MASTER: Final = "NO_MASTER"
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 topic_option = click.option("-t", "--topic", required=True, help="Topic name.")
 route_option = click.option("-c", "--cluster", help="Cluster or parent topic whose route names the brokers.")
@@ -34,6 +35,27 @@ class Target(NamedTuple):
         if self.broker is not None:
             return [self.broker]
         return await admin.broker_addresses(self.cluster or "", masters_only=masters_only)
+
+
+def ask_each(
+    namesrv: str | None,
+    target: Target,
+    ask: "Callable[[AdminClient, str], Awaitable[T]]",
+    *,
+    masters_only: bool = True,
+    done: str = "",
+) -> dict[str, T]:
+    """Return the answer of each broker, by address; print `done` with each at once, because a later one may fail."""
+
+    async def session(admin: "AdminClient") -> dict[str, T]:
+        found = {}
+        for address in await target.addresses(admin, masters_only=masters_only):
+            found[address] = await ask(admin, address)
+            if done:
+                click.echo(f"{done} {address} success.")
+        return found
+
+    return with_admin(namesrv, session)
 
 
 def target_options(

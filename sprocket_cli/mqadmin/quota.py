@@ -3,38 +3,17 @@
 They do what `sprocket quota` does, at one broker or at the masters of a cluster.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
-from sprocket_cli.mqadmin.options import Target, target_options
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json
+from sprocket_cli.mqadmin.options import Target, ask_each, target_options
 from sprocket_cli.quota_options import NAME_HELP, limit_options, show_quotas, show_uses
 
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-
-T = TypeVar("T")
 _OWN: Final = "(Sprocket's own command)"
 _MASTERS: Final = "Every master of this cluster."
 _quota_option = click.option("-q", "--quota", "name", required=True, help="Name of the quota: dimension:pattern.")
-
-
-def _at(
-    namesrv: str | None, target: Target, ask: "Callable[[AdminClient, str], Awaitable[T]]", done: str = ""
-) -> dict[str, T]:
-    """Return the answer of each master, by address; print `done` with each at once, because a later one may fail."""
-
-    async def session(admin: "AdminClient") -> dict[str, T]:
-        found = {}
-        for one in await target.addresses(admin, masters_only=True):
-            found[one] = await ask(admin, one)
-            if done:
-                click.echo(f"{done} {one} success.")
-        return found
-
-    return with_admin(namesrv, session)
 
 
 def _camel(words: str) -> str:
@@ -53,7 +32,7 @@ def update_quota(namesrv: str | None, target: Target, name: str, **limits: Any) 
 
     wanted = Quota(name.strip(), **limits)
     done = f"set quota {wanted.name} to"
-    _at(namesrv, target, lambda admin, address: admin.set_quota(address, wanted), done)
+    ask_each(namesrv, target, lambda admin, address: admin.set_quota(address, wanted), done=done)
 
 
 @click.command("deleteQuota", context_settings=HELP, help=f"Delete a quota {_OWN}.")
@@ -63,7 +42,7 @@ def update_quota(namesrv: str | None, target: Target, name: str, **limits: Any) 
 def delete_quota(namesrv: str | None, target: Target, name: str) -> None:
     """Delete a quota at each master."""
     done = f"delete quota {name.strip()} from"
-    _at(namesrv, target, lambda admin, address: admin.delete_quota(address, name.strip()), done)
+    ask_each(namesrv, target, lambda admin, address: admin.delete_quota(address, name.strip()), done=done)
 
 
 @click.command("getQuota", context_settings=HELP, help=f"Show the quotas of masters {_OWN}.")
@@ -75,7 +54,7 @@ def get_quota(namesrv: str | None, target: Target, name: str | None, as_json: bo
     """Show quotas."""
     import msgspec
 
-    tables = _at(namesrv, target, lambda admin, address: admin.quotas(address))
+    tables = ask_each(namesrv, target, lambda admin, address: admin.quotas(address))
     found = {
         address: {one: quota for one, quota in table.items() if name is None or one == name.strip()}
         for address, table in tables.items()
@@ -97,7 +76,7 @@ def get_quota_usage(namesrv: str | None, target: Target, count: int, as_json: bo
     """Show what is used of quotas."""
     import msgspec
 
-    found = _at(namesrv, target, lambda admin, address: admin.quota_usage(address))
+    found = ask_each(namesrv, target, lambda admin, address: admin.quota_usage(address))
     if as_json:
         print_json(msgspec.to_builtins(found))
     else:
