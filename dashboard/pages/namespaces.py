@@ -4,10 +4,9 @@ from typing import Any, Final
 
 import msgspec
 
-from dashboard.asking.masters import NOTHING, Changed, on_masters
+from dashboard.asking.masters import NOTHING, Changed, from_masters, on_masters
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.slices import slice_of
-from sprocket.client.admin.at_once import answered, check_rights, failures
 from sprocket.remoting.bodies.namespace import NamespacePolicy
 from sprocket.remoting.message.message_type import MessageType
 
@@ -30,21 +29,15 @@ async def show(visit: Visit) -> Page:
 
 async def _page(visit: Visit, changed: Changed) -> Page:
     part = visit.text("part").lower()
-    brokers = (await visit.admin.cluster_info()).masters()
-    tables = await visit.at_once.each(brokers, lambda name: visit.admin.namespaces(brokers[name]))
-    check_rights(tables)
+    tables = await from_masters(visit, visit.admin.namespaces)
     rows = [
-        (broker, use)
-        for broker, table in answered(tables).items()
-        for use in table.values()
-        if part in use.name.lower()
+        (broker, use) for broker, table in tables.found.items() for use in table.values() if part in use.name.lower()
     ]
     rows.sort(key=lambda row: (row[1].name, row[0]))
     edited = next((use.policy for _, use in rows if use.policy is not None and use.name == visit.text("edit")), None)
     values = {
         "slice": slice_of(rows, visit.number("page", 1, 1, 1_000_000), _PER_PAGE), "part": part,
-        "done": changed.done, "failed": changed.failed,
-        "silent_brokers": [(name, str(error)) for name, error in failures(tables).items()],
+        "done": changed.done, "failed": changed.failed, "silent_brokers": tables.silent,
         "amounts": AMOUNTS, "types": list(MessageType), "form": _filled(visit, edited, changed),
     }  # fmt: skip
     return Page("namespaces.html", values)

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from dashboard.asking.masters import NOTHING, Changed, on_masters
+from dashboard.asking.masters import NOTHING, Changed, from_masters, on_masters
 from dashboard.page import Page, PageRoute, Visit
 from dashboard.views.quotas import quota_rows
 from dashboard.views.slices import slice_of
-from sprocket.client.admin.at_once import answered, check_rights, failures
+from sprocket.client.admin.at_once import answered
 from sprocket.remoting.bodies.quota import Quota
 
 _PER_PAGE: Final = 50
@@ -31,16 +31,15 @@ async def show(visit: Visit) -> Page:
 
 async def _page(visit: Visit, changed: Changed) -> Page:
     part = visit.text("part").lower()
-    brokers = (await visit.admin.cluster_info()).masters()
-    tables = await visit.at_once.each(brokers, lambda name: visit.admin.quotas(brokers[name]))
-    check_rights(tables)
-    uses = await visit.at_once.each(brokers, lambda name: visit.admin.quota_usage(brokers[name]))
-    rows = [row for row in quota_rows(answered(tables), answered(uses)) if part in row.quota.name.lower()]
+    tables = await from_masters(visit, visit.admin.quotas)
+    masters = tables.masters
+    uses = answered(await visit.at_once.each(masters, lambda name: visit.admin.quota_usage(masters[name])))
+    rows = [row for row in quota_rows(tables.found, uses) if part in row.quota.name.lower()]
     edited = next((row.quota for row in rows if row.quota.name == visit.text("edit")), None)
     values: dict[str, Any] = {
         "slice": slice_of(rows, visit.number("page", 1, 1, 1_000_000), _PER_PAGE), "part": part,
-        "done": changed.done, "failed": changed.failed, "brokers": sorted(brokers),
-        "silent_brokers": [(name, str(error)) for name, error in failures(tables).items()],
+        "done": changed.done, "failed": changed.failed, "brokers": sorted(masters),
+        "silent_brokers": tables.silent,
         "amounts": AMOUNTS, "flags": FLAGS, "form": _filled(visit, edited, changed),
     }  # fmt: skip
     return Page("quotas.html", values)

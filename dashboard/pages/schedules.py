@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from dashboard.asking.masters import from_masters
 from dashboard.page import Page, PageRoute, Visit
 from dashboard.views.slices import slice_of
-from sprocket.client.admin.at_once import answered, check_rights, failures
 from sprocket.client.schedules import Schedules, condition_text, rule_text
 
 _PER_PAGE: Final = 50
@@ -18,19 +18,17 @@ async def show(visit: Visit) -> Page:
 
 async def _page(visit: Visit, done: str) -> Page:
     part = visit.text("part").lower()
-    brokers = (await visit.admin.cluster_info()).masters()
-    states = await visit.at_once.each(brokers, lambda name: visit.admin.schedules(brokers[name]))
-    check_rights(states)
+    states = await from_masters(visit, visit.admin.schedules)
     found = [
         (one, rule_text(one.schedule), condition_text(one))
-        for of_broker in answered(states).values()
+        for of_broker in states.found.values()
         for one in of_broker
         if part in one.schedule.name.lower() or part in one.schedule.topic.lower()
     ]
     found.sort(key=lambda row: (not row[0].last_error, row[0].schedule.name, row[0].schedule.topic))
     values = {
         "slice": slice_of(found, visit.number("page", 1, 1, 1_000_000), _PER_PAGE), "part": part, "done": done,
-        "silent_brokers": [(name, str(error)) for name, error in failures(states).items()],
+        "silent_brokers": states.silent,
     }  # fmt: skip
     return Page("schedules.html", values)
 
