@@ -4,7 +4,7 @@
 
 It runs `sprocket` with the other arguments, and writes what it saw to FILE at its end; `read` reads it.  A turn is all
 that the loop does between two looks at its sockets: a request that comes meanwhile waits for at most its rest, and then
-for what is served before it in the next turn.  Turns from `LEAST_S` on are kept, each with its causes.
+for what is served before it in the next turn.  Turns from `MIN_TURN_S` on are kept, each with its causes.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 _PAUSE_S: Final = 0.0001
-LEAST_S: Final = 0.001
+MIN_TURN_S: Final = 0.001
 _CODE: Final = re.compile(rb'"code":(\d+)')
 _HEAD_BYTES: Final = 2048
 
@@ -96,7 +96,7 @@ class Recorder:
         self._is_marked = False
         wall_s = self._ended_s - self._began_s
         cpu_s = self._before_s = self._cpu_ended_s - self._cpu_began_s
-        if wall_s >= LEAST_S:
+        if wall_s >= MIN_TURN_S:
             delayed_s = self._delay_ended_s - self._delay_began_s
             others_s = self._all_ended_s - self._all_began_s - cpu_s
             self.periods.append(Period(self._began_s, wall_s, cpu_s, delayed_s, others_s, dict(self._causes)))
@@ -162,7 +162,7 @@ def install(recorder: Recorder) -> None:
         nonlocal began_s
         if phase == "start":
             began_s = time.monotonic()
-        elif (took_s := time.monotonic() - began_s) > LEAST_S:
+        elif (took_s := time.monotonic() - began_s) > MIN_TURN_S:
             recorder.periods.append(Period(began_s, took_s, took_s, 0.0, 0.0, {f"gc {info['generation']}": took_s}))
 
     gc.callbacks.append(collected)

@@ -68,9 +68,9 @@ class Deadlines(Generic[H]):
         self._entries = [entry for entry in self._entries if entry[2].request and entry[0] == entry[2].deadline]
         heapq.heapify(self._entries)
 
-    def _set_timer(self, at: float, least_s: float) -> None:
+    def _set_timer(self, at: float, min_delay_s: float) -> None:
         self._timer_at = at
-        self._timer = self._call_later(max(least_s, at - self._clock.monotonic()), self._on_timer)
+        self._timer = self._call_later(max(min_delay_s, at - self._clock.monotonic()), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -2,23 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import click
-
-from sprocket.common.errors import StoreError
-from sprocket_cli.client_session import CommandFailed, WrongUsage, print_json
+from sprocket_cli.client_session import WrongUsage
 from sprocket_cli.store.commands import progress_bar, shape_of, store_errors
-from sprocket_cli.store.written_store import Notices, open_store, settings_of
+from sprocket_cli.store.new_store import check_new, fill, report
+from sprocket_cli.store.written_store import settings_of
 
 if TYPE_CHECKING:
-    from store.config.store_config import StoreConfig
     from store.dledger.conversion import LogWriter
     from store.dledger.entry_log import EntryLog, Progress
-
-_APPEND_BYTES: Final = 1024 * 1024
-_FLUSH_BYTES: Final = 64 * 1024 * 1024
 
 
 def import_dledger(
@@ -40,26 +33,8 @@ def import_dledger(
         writer = LogWriter(settings.mapped_file_size_commit_log)
         with progress_bar("reading", entries.size_bytes, quiet=as_json) as progress:
             pieces = _pieces(root, entries, writer, progress)
-            if dry_run:
-                for _ in pieces:
-                    pass
-            else:
-                try:
-                    write_log(directory, settings, pieces)
-                    _copy_tables(root, directory)
-                except StoreError as error:
-                    raise CommandFailed(f"{error}; remove {directory} before you try again") from None
+            fill(directory, settings, pieces, lambda: _copy_tables(root, directory), dry_run=dry_run)
     report(writer, directory, dry_run=dry_run, as_json=as_json)
-
-
-def report(writer: "LogWriter", directory: Path, *, dry_run: bool, as_json: bool) -> None:
-    """Say what was imported."""
-    count, topics = writer.records.total(), len(writer.records)
-    if as_json:
-        print_json({"messages": count, "topics": dict(writer.records), "store": str(directory), "dryRun": dry_run})
-    else:
-        verb = "could be imported" if dry_run else f"imported to {directory}"
-        click.echo(f"{count} messages of {topics} topics {verb}")
 
 
 def _folder_in(source: Path) -> Path:
@@ -78,15 +53,6 @@ def _folder_in(source: Path) -> Path:
     return folders[0]
 
 
-def check_new(root: Path, directory: Path) -> None:
-    """Raise WrongUsage unless the new store is another directory, without a log and without tables."""
-    if directory.absolute() == root:
-        raise WrongUsage(f"{directory}: the files are there: name a new directory with --to")
-    for name in ("commitlog", "consumequeue", "config"):
-        if any((directory / name).glob("*")):
-            raise WrongUsage(f"{directory}: holds a store already ({name}): name a new directory with --to")
-
-
 def _pieces(root: Path, entries: "EntryLog", writer: "LogWriter", progress: "Progress") -> Iterator[memoryview]:
     """Yield the new log: first the records from before DLedger mode was turned on, then those of the entries."""
     from store.dledger.conversion import records_of
@@ -98,32 +64,6 @@ def _pieces(root: Path, entries: "EntryLog", writer: "LogWriter", progress: "Pro
     for entry in entries.entries(progress):
         if entry.body:
             yield from writer.add(entry.body, f"{entries.folder}: entry {entry.number} at {entry.position}")
-
-
-def write_log(directory: Path, settings: "StoreConfig", pieces: Iterator[memoryview]) -> None:
-    """Write the log as a slave does: queues and index are built from it."""
-    notices: Notices = SimpleQueue()
-    store = open_store(directory, settings, notices)
-    try:
-        replica = store.replica()
-        batch: list[memoryview] = []
-        size = 0
-        for piece in pieces:
-            batch.append(piece)
-            size += len(piece)
-            if size >= _APPEND_BYTES:
-                replica.append(replica.received_offset, batch)
-                batch, size = [], 0
-                if replica.end_offset - replica.flushed_offset >= _FLUSH_BYTES:
-                    store.flush()
-                while not notices.empty():
-                    notices.get()()
-        if batch:
-            replica.append(replica.received_offset, batch)
-        replica.lead()
-        store.flush()
-    finally:
-        store.shutdown()
 
 
 def _copy_tables(root: Path, directory: Path) -> None:

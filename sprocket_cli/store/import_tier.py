@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket.common.errors import StoreError
-from sprocket_cli.client_session import CommandFailed
 from sprocket_cli.store.commands import progress_bar, shape_of, store_errors
-from sprocket_cli.store.import_dledger import check_new, report, write_log
+from sprocket_cli.store.new_store import check_new, fill, report
 from sprocket_cli.store.written_store import add_topics, settings_of
 
 if TYPE_CHECKING:
@@ -32,21 +30,18 @@ def import_tier(
         writer = LogWriter(settings.mapped_file_size_commit_log)
         with progress_bar("reading", files.size_bytes, quiet=as_json) as progress:
             pieces = _pieces(files, writer, progress)
-            if dry_run:
-                for _ in pieces:
-                    pass
-            else:
-                try:
-                    write_log(directory, settings, pieces)
-                    queues: dict[str, int] = {}
-                    for queue in files.queues:
-                        queues[queue.topic] = max(queues.get(queue.topic, 0), queue.queue_id + 1)
-                    add_topics(directory, queues)
-                except StoreError as error:
-                    raise CommandFailed(f"{error}; remove {directory} before you try again") from None
+            fill(directory, settings, pieces, lambda: add_topics(directory, _queues(files)), dry_run=dry_run)
     for (topic, queue_id), count in sorted(files.lost.items()):
         click.echo(f"missing: {count} messages in {topic} queue {queue_id}: they are not in the files", err=True)
     report(writer, directory, dry_run=dry_run, as_json=as_json)
+
+
+def _queues(files: "FlatFiles") -> dict[str, int]:
+    """Return how many queues each topic has."""
+    found: dict[str, int] = {}
+    for queue in files.queues:
+        found[queue.topic] = max(found.get(queue.topic, 0), queue.queue_id + 1)
+    return found
 
 
 def _pieces(files: "FlatFiles", writer: "LogWriter", progress: "Progress") -> Iterator[memoryview]:
