@@ -53,6 +53,14 @@ def digest(package: bytes) -> str:
     return hashlib.sha256(package).hexdigest()
 
 
+def is_package(path: Path, sha256: str) -> bool:
+    """Return whether the file is there and holds the package with this hash."""
+    try:
+        return digest(path.read_bytes()) == sha256
+    except FileNotFoundError:
+        return False
+
+
 def read_key(path: Path) -> bytes:
     """Return the key in a file, without blanks around it.  Raises ConfigError."""
     try:

@@ -25,7 +25,7 @@ from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.processes.child_process import ChildProcess, ProcessNotStarted, bound
 from sprocket.functions.deployments import Deployment, Registry, Status, sign
 from sprocket.functions.instance import InstanceArguments
-from sprocket.functions.package import digest
+from sprocket.functions.package import is_package
 from sprocket_cli.processes.supervised_process import SupervisedProcess
 
 logger = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class _Deployed:
             raise ConfigError(f"version {number} of {self._name} is not signed with the key of this machine")
         path = self._directory / f"{version.sha256}.zip"
         # The topic of packages has those of all deployments, so it is read for a new one only.
-        if not await asyncio.to_thread(_has, path, version.sha256):
+        if not await asyncio.to_thread(is_package, path, version.sha256):
             package = await self._registry.code(deployment, number)
             self._directory.mkdir(exist_ok=True)
             await asyncio.to_thread(replace_file, path, package)
@@ -249,14 +249,6 @@ class _Deployed:
         )  # fmt: skip
         with contextlib.suppress(ClientError):
             await self._registry.report(status)
-
-
-def _has(path: Path, sha256: str) -> bool:
-    """Return whether a file has the package with this hash."""
-    try:
-        return digest(path.read_bytes()) == sha256
-    except FileNotFoundError:
-        return False
 
 
 def _shorten(log: Path) -> None:
