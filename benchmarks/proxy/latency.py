@@ -4,7 +4,8 @@
 
 The client and the servers are those of `benchmarks.proxy.run`.  First come slices of sends without others.  Then
 each server gets `--idle` clients and `--unread` connections of `benchmarks.proxy.idle_clients`, and the slices come
-once more.  Shown are medians of the slices, and what each idle client takes of the server's memory.
+once more.  Shown are medians of the slices, and what each idle client takes of the server's memory.  `ours-without`
+gets none of them, so it shows what the processes of the others' clients take from all.
 """
 
 import argparse
@@ -23,6 +24,8 @@ from tests.compat.proxies.proxy_rig import prepare
 
 # The first clients of a server take what it then has for the next ones, too.
 FIRST: Final = 50
+# Ours, which nobody else asks.
+WITHOUT: Final = "ours-without"
 
 
 @contextlib.contextmanager
@@ -73,6 +76,8 @@ def main() -> None:
                 pass
         show("alone", servers, sends(client, servers, options))
         for server in servers:
+            if server.kind == WITHOUT:
+                continue
             before_mib = server.memory_mib
             running.enter_context(others(server, options.idle, options.unread))
             each_kib = (server.memory_mib - before_mib) * 1024 / options.idle

@@ -41,6 +41,7 @@ _OURS: Final = {
     "ours-permissive": {"tlsServerMode": "permissive"},
     "ours-grpcio": {"tlsServerMode": "disabled", "grpcServer": "grpcio"},
     "local-grpcio": {"tlsServerMode": "disabled", "grpcServer": "grpcio"},
+    "ours-without": {"tlsServerMode": "disabled"},
     "ours-2": {"tlsServerMode": "disabled", "proxyProcesses": "2"},
 }
 KINDS: Final = (*_OURS, APACHE, LOCAL, APACHE_LOCAL, *canned.KINDS)
