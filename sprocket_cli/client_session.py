@@ -41,9 +41,12 @@ def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
-namespace_option = click.option(
-    "--namespace", default="", callback=_namespace, metavar="TENANT|NAME", help="Namespace of the topic and the group."
-)
+def namespace_option_of(says: str) -> Callable[[F], F]:
+    """Return the option `--namespace`, whose help is `says`."""
+    return click.option("--namespace", default="", callback=_namespace, metavar="TENANT|NAME", help=says)
+
+
+namespace_option = namespace_option_of("Namespace of the topic and the group.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 LEVELS = click.Choice(["debug", "info", "warning", "error"])
 log_level_option = click.option(

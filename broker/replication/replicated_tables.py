@@ -77,8 +77,8 @@ class ReplicatedTables(Service):
         self.groups = _groups(core)
         self.quotas = _quotas(core)
         self.namespaces = _namespaces(core)
-        self.schedules = _schedules(core)
-        self.schedule_positions = _schedule_positions(core)
+        self.schedules = schedules_of(core)
+        self.schedule_positions = schedule_positions_of(core)
         self.consumer_offsets = _consumer_offsets(core)
         self.delay_offsets = _delay_offsets(core, delay_offsets)
         self.request_modes = _request_modes(modes)
@@ -141,12 +141,10 @@ class ReplicatedTables(Service):
                 core.offsets.clamp(core.store.max_offset)
             elif name == self.delay_offsets.name:
                 self._delivered.catch_up(loads(content, DelayOffsetTable))
-            elif (table := self.named(name)) is not None:
-                table.apply(content)
-        core.topics.persist()
-        core.mappings.persist()
-        core.groups.persist()
-        self.save()
+            elif (replicated := self.named(name)) is not None:
+                replicated.apply(content)
+        for table in self.awaited:
+            table.persist()
         logger.warning(
             "event=tables_recovered tables=%d topics=%d groups=%d",
             len(received), len(core.topics.by_name), len(core.groups.by_name),
@@ -215,7 +213,8 @@ def _namespaces(core: BrokerCore) -> ReplicatedTable:
     return ReplicatedTable("namespaces", None, _versions(table), table.encode, read)
 
 
-def _schedules(core: BrokerCore) -> ReplicatedTable:
+def schedules_of(core: BrokerCore) -> ReplicatedTable:
+    """Return the table of schedules."""
     table = core.schedules
 
     def merge(content: bytes) -> None:
@@ -227,7 +226,8 @@ def _schedules(core: BrokerCore) -> ReplicatedTable:
     )  # fmt: skip
 
 
-def _schedule_positions(core: BrokerCore) -> ReplicatedTable:
+def schedule_positions_of(core: BrokerCore) -> ReplicatedTable:
+    """Return how far each schedule has fired."""
     positions = core.schedule_positions
     read = _reader(SchedulePositionsBody, positions.replace)
     return ReplicatedTable(

@@ -1,7 +1,9 @@
 """Declaration of a function: its topics, its types, and how its failures are treated."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, get_type_hints
 
@@ -13,6 +15,7 @@ from sprocket.functions.windows import Tumbling
 
 Handler = Callable[..., Awaitable[Any]]
 _CHANGELOG_SUFFIX: Final = "-changelog"
+_declared: Final[ContextVar[list["Function"] | None]] = ContextVar("declared", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +25,12 @@ class Retries:
     times: int = 3
     pause_s: float = 0.5
     timeout_s: float = 60.0  # of one try
+
+    def __post_init__(self) -> None:
+        """Raises IllegalArgument."""
+        arguments.whole("times", self.times, 0)
+        arguments.seconds("pause_s", self.pause_s)
+        arguments.timeout("timeout_s", self.timeout_s)
 
 
 @dataclass(eq=False)
@@ -58,8 +67,9 @@ class Function:
         The value is deleted afterwards.  What the handler returns is sent to `output`.  With windows it is called when
         a window closes, for each key of the window.
         """
-        if not inspect.iscoroutinefunction(handler):
-            raise IllegalArgument(f"{handler!r} is no `async def` function")
+        if self.state is None:
+            raise IllegalArgument(f"{self.name} has no state that could expire: declare its type, @function(state=...)")
+        _check_handler(handler, "key", "value", "ctx")
         self.expiry = handler
         return handler
 
@@ -88,28 +98,56 @@ def function(
     `consume_from` says where a new group begins.
     `group` names the function in the cluster: its consumer group, and its changelog.  Raises IllegalArgument.
     """
+    arguments.choice("input", input, (str, Mapping), "pass the name of a topic, or a map of topics to types")
     arguments.check_group(group)
     arguments.check_topic(group + _CHANGELOG_SUFFIX)
     if output is not None:
         arguments.check_topic(output)
+    arguments.optional("window", window, Tumbling)
+    arguments.optional("retries", retries, Retries)
+    arguments.choice("consume_from", consume_from, ConsumeFrom, "pass ConsumeFrom.FIRST or ConsumeFrom.LAST")
+    if time is not None and not callable(time):
+        raise IllegalArgument(f"time is {time!r}; pass a function that returns the event time of an input, in ms")
     if window is not None and state is None:
         raise IllegalArgument(f"function of group {group}: a window needs state=, the type of its values")
 
     def declare(handler: Handler) -> Function:
-        if not inspect.iscoroutinefunction(handler):
-            raise IllegalArgument(f"{handler!r} is no `async def` function")
+        _check_handler(handler, "value", "ctx")
         kinds = input if isinstance(input, Mapping) else {input: _first_annotation(handler)}
+        if not kinds:
+            raise IllegalArgument(f"{handler.__name__} has no input: name a topic, or map topics to their types")
         for topic in kinds:
             arguments.check_topic(topic)
         serializers = {topic: serializer_of(kind) for topic, kind in kinds.items()}
         kept = None if state is None else serializer_of(state)
-        return Function(handler, serializers, output, group, kept, time, window, consume_from, retries or Retries())
+        made = Function(handler, serializers, output, group, kept, time, window, consume_from, retries or Retries())
+        if (gathering := _declared.get()) is not None:
+            gathering.append(made)
+        return made
 
     return declare
 
 
+@contextmanager
+def gathered() -> Iterator[list[Function]]:
+    """Gather the functions that are declared meanwhile."""
+    found: list[Function] = []
+    token = _declared.set(found)
+    try:
+        yield found
+    finally:
+        _declared.reset(token)
+
+
+def _check_handler(handler: Handler, *parameters: str) -> None:
+    """Raises IllegalArgument unless `handler` is an ``async def`` with so many parameters."""
+    if not inspect.iscoroutinefunction(handler):
+        raise IllegalArgument(f"{handler!r} is no `async def` function; write `async def`")
+    count = len(inspect.signature(handler).parameters)
+    if count != len(parameters):
+        raise IllegalArgument(f"{handler.__name__} has {count} parameters; write ({', '.join(parameters)})")
+
+
 def _first_annotation(handler: Handler) -> Any:
-    names = list(inspect.signature(handler).parameters)
-    if len(names) != 2:
-        raise IllegalArgument(f"{handler.__name__} has {len(names)} parameters; a handler has two, (value, ctx)")
-    return get_type_hints(handler).get(names[0], bytes)
+    name = next(iter(inspect.signature(handler).parameters))
+    return get_type_hints(handler).get(name, bytes)

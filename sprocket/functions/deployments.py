@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import tempfile
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +15,14 @@ import msgspec
 
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connect import Connection
-from sprocket.client.errors import ClientError
+from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.typed.table import Table
 from sprocket.common.errors import ConfigError
 from sprocket.functions.declaration import Function
 from sprocket.functions.package import digest, load_functions
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.message.namespaces import with_namespace
 from sprocket.remoting.message.topic_names import dlq_topic
 
 DEPLOYMENTS: Final = "sprocket-functions"
@@ -142,17 +144,21 @@ def code_key(name: str, version: int) -> str:
     return f"{name}/{version}"
 
 
-async def create_topics(admin: AdminClient, functions: Iterable[Described | Function]) -> None:
+async def create_topics(
+    admin: AdminClient, functions: Iterable[Described | Function], namespace: str = ""
+) -> None:  # fmt: skip
     """Create changelog and dead-letter topic of each function, or let them grow, on the brokers of its inputs.
 
-    The changelog has a queue for each input queue there.  Raises AdminError for an input topic that is not there, and
-    ClientError for a static one.
+    The changelog has a queue for each input queue there.  `namespace` is that of the functions' connections, as names
+    of requests to `admin` are whole.  Raises AdminError for an input topic that is not there, and ClientError for a
+    static one.
     """
+    whole = partial(with_namespace, namespace)
     for function in functions:
         queues: dict[str, int] = {}
         masters: dict[str, str] = {}
         for topic in function.inputs:
-            route = await admin.topic_route(topic)
+            route = await admin.topic_route(whole(topic))
             if route.topic_queue_mapping_by_broker:
                 raise ClientError(f"{topic} is a static topic: its queues move, so functions cannot read it")
             for data in route.queue_datas:
@@ -163,26 +169,40 @@ async def create_topics(admin: AdminClient, functions: Iterable[Described | Func
         for broker_name, count in queues.items():
             if broker_name not in masters:
                 raise ClientError(f"broker {broker_name} has no master now; try again when it has")
-            await admin.create_compacted_topic(masters[broker_name], function.changelog, count)
-            dead_letters = dlq_topic(function.group)
+            await admin.create_compacted_topic(masters[broker_name], whole(function.changelog), count)
+            dead_letters = whole(dlq_topic(function.group))
             if await admin.topic_config(masters[broker_name], dead_letters) is None:
                 await admin.create_topic(masters[broker_name], TopicConfig(dead_letters, 1, 1))
 
 
-async def create_registry(admin: AdminClient) -> None:
-    """Create the topics of deployments, if they are not there.  Raises AdminError."""
+async def create_registry(admin: AdminClient, namespace: str = "") -> None:
+    """Create the topics of deployments in `namespace`, if they are not there.  Raises AdminError."""
     for topic in (DEPLOYMENTS, CODE, STATUS):
-        await admin.create_table_topic(topic, queues=1)
+        await admin.create_table_topic(with_namespace(namespace, topic), queues=1)
+
+
+class NothingDeployed(ConfigError):
+    """The cluster, or the namespace, has no topic of deployments."""
 
 
 class Registry:
-    """Deployments of a cluster; start `table` first.  Methods raise as sends do."""
+    """Deployments of a cluster, or of the connection's namespace; call `start` first.  Methods raise as sends do."""
 
     def __init__(self, connection: Connection) -> None:
         self.admin = connection.admin
         self.table: Table[Deployment] = connection.table(DEPLOYMENTS, Deployment)
         self._connection = connection
         self._statuses = connection.table(STATUS, Status)
+
+    async def start(self) -> None:
+        """Read the deployments.  Raises NothingDeployed, and as `Table.start`."""
+        try:
+            await self.table.start()
+        except TopicNotFound:
+            raise NothingDeployed(
+                f"nothing is deployed here yet; do it with `sprocket function deploy FILE`, or start the brokers that "
+                f"have topic {DEPLOYMENTS}"
+            ) from None
 
     def find(self, name: str) -> Deployment:
         """Return a deployment.  Raises ConfigError if there is none."""

@@ -14,6 +14,8 @@ from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.consume.message_back import MessageBack
 from sprocket.client.errors import ClientError, TopicNotFound
+from sprocket.client.grpc.address import endpoints
+from sprocket.client.grpc.refused import needs_name_server
 from sprocket.client.orderly_consumer import OrderlyConsumer
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.listener import ConsumerListener
@@ -39,7 +41,12 @@ class FunctionHost(ConsumerListener):
         self, function: Function, settings: ClientSettings, failed: Callable[[SprocketError], None],
         instance_name: str | None = None,
     ) -> None:  # fmt: skip
-        """A process that is started again with its `instance_name` has the locks of the one that was killed."""
+        """A process that is started again with its `instance_name` has the locks of the one that was killed.
+
+        Raises IllegalArgument for grpc:// addresses: the protocol has no conditions on sends, and no locks.
+        """
+        if endpoints(settings.namesrv) is not None:
+            raise needs_name_server("functions")
         self.function = function
         self.counts = Counts()
         self._failed = failed
@@ -50,7 +57,9 @@ class FunctionHost(ConsumerListener):
         self._changelogs = Producer(function.group, client=settings)
         self._outputs = Producer(function.group, client=settings, settings=SendSettings(idempotent=True))
         back = MessageBack(self._instance, function.group, 0)
-        self._outlets = BrokerOutlets(self._outputs, back, self._reader, self._instance.clock.wall_ms)
+        self._outlets = BrokerOutlets(
+            self._outputs, back, self._reader, self._instance.clock.wall_ms, self.counts.failed
+        )  # fmt: skip
         self._running: dict[MessageQueue, _Running] = {}
         self._committing: asyncio.Task[None] | None = None
 
@@ -66,6 +75,8 @@ class FunctionHost(ConsumerListener):
             await self._check_topics()
             await self._changelogs.start()
             await self._outputs.start()
+            if self.function.output is not None:
+                await self._outputs.queues(self.function.output)
             await self._owner.start()
         except BaseException:
             await self.close()
@@ -193,7 +204,7 @@ class _Running:
                 await runner.run()
             except (Fenced, SprocketError, ExceptionGroup) as error:
                 counts["reloads"] += 1
-                counts.last_error = str(error)[:300]
+                counts.failed(str(error))
                 logger.warning("event=partition_loaded_again partition=%s reason=%r", name, str(error))
             except Exception as error:
                 logger.exception("event=partition_failed partition=%s", name)

@@ -5,6 +5,7 @@ An edge file: it sets limits of its own process.
 
 import asyncio
 import contextlib
+import faulthandler
 import os
 import resource
 import signal
@@ -99,7 +100,6 @@ class Instance:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        signal.alarm(0)
         await self._export.stop()
         await self._connection.close()
 
@@ -136,8 +136,16 @@ class Instance:
 
 
 async def end_when_blocked(limit_s: int) -> None:
-    """Have the system end this process if a handler blocks the event loop for `limit_s`: it is started again."""
+    """Have the system end this process if a handler blocks the event loop for `limit_s`: it is started again.
+
+    Before that the log gets the line at which the handler is.
+    """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    while True:
-        signal.alarm(limit_s)
-        await asyncio.sleep(limit_s / 4)
+    try:
+        while True:
+            faulthandler.dump_traceback_later(limit_s * 0.9)
+            signal.alarm(limit_s)
+            await asyncio.sleep(limit_s / 4)
+    finally:
+        signal.alarm(0)
+        faulthandler.cancel_dump_traceback_later()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import ConfigError
-from sprocket.functions.declaration import Function
+from sprocket.functions.declaration import Function, gathered
 
 # A package travels in one message.
 MAX_PACKAGE_BYTES: Final = 3 << 20
@@ -78,10 +78,17 @@ def load_functions(package: Path, module: str) -> list[Function]:
         raise ConfigError(f"Sprocket or Python has a module {module}: rename the file or the directory")
     sys.path.insert(0, str(package))
     try:
-        found = [value for value in vars(importlib.import_module(module)).values() if isinstance(value, Function)]
-    except Exception as error:
+        with gathered() as declared:
+            names = vars(importlib.import_module(module)).values()
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"{module} cannot be imported: {error!r}\n{traceback.format_exc(limit=-3)}") from None
-    functions = list({id(one): one for one in found}.values())
+    functions = list({id(one): one for one in names if isinstance(one, Function)}.values())
+    if lost := [one for one in declared if one not in functions]:
+        words = ", ".join(f"{one.handler.__module__}.{one.name} (group {one.group})" for one in lost)
+        raise ConfigError(
+            f"{module} would not run {words}: another one has its name, or {module} does not import it; "
+            "give each function a name of its own in this module"
+        )
     if not functions:
         raise ConfigError(f"{module} declares no function: mark its handlers with @function(input=..., group=...)")
     groups = [one.group for one in functions]

@@ -172,13 +172,17 @@ class BrokerOutlets:
 
     def __init__(
         self, producer: Producer, back: MessageBack, new_reader: Callable[[MessageQueue], QueueReader],
-        now_ms: Callable[[], int],
+        now_ms: Callable[[], int], waits: Callable[[str], object],
     ) -> None:  # fmt: skip
-        """`new_reader` reads output queues: commits may be older than the window in which brokers know ids."""
+        """`new_reader` reads output queues: commits may be older than the window in which brokers know ids.
+
+        `waits` gets the reason why committed outputs are not sent yet.
+        """
         self._producer = producer
         self._back = back
         self._new_reader = new_reader
         self._now_ms = now_ms
+        self._waits = waits
         self._turn = 0
 
     async def placed(self, output: Output, unique_key: str) -> Output:
@@ -213,6 +217,7 @@ class BrokerOutlets:
             except ClientError as error:
                 name = queue_name(queue)
                 logger.warning("event=output_not_sent queue=%s count=%d reason=%r", name, len(outputs), str(error))
+                self._waits(f"{len(outputs)} outputs wait for {name}: {error}")
                 await backoff.pause()
             else:
                 outputs = outputs[sent:]

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from sprocket.client import arguments
 from sprocket.client.connection.backoff import Backoff
+from sprocket.client.errors import TopicNotFound
 from sprocket.client.message import Message, ReceivedMessage
 from sprocket.common.clock import Clock
 from sprocket.functions.context import Context, unscoped
@@ -83,7 +84,7 @@ class Outlets(Protocol):
     """Where a partition sends to."""
 
     async def placed(self, output: Output, unique_key: str) -> Output:
-        """Return `output` with its queue and key."""
+        """Return `output` with its queue and key.  Raises TopicNotFound, and as sends do while brokers are down."""
         ...
 
     async def send(self, outputs: Sequence[Output], committed_ms: int) -> None:
@@ -109,6 +110,11 @@ class Counts(dict[str, int]):
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(COUNTERS, 0))
         self.last_error = ""
+
+    def failed(self, reason: str) -> str:
+        """Note why something failed; return as much of the reason as is kept."""
+        self.last_error = reason[:_MAX_REASON_CHARS]
+        return self.last_error
 
 
 class PartitionRunner:
@@ -238,33 +244,45 @@ class PartitionRunner:
         backoff = Backoff(retries.pause_s, max(retries.pause_s, _MAX_PAUSE_S))
         for attempt in range(retries.times + 1):
             draft = self.partition.draft()
-            ctx = context(draft)
-            try:
-                async with asyncio.timeout(retries.timeout_s):
-                    result = await handler(*given, ctx)
-                if result is not None:
-                    if function.output is None:
-                        raise TypeError(f"{function.name} returned a value, but declares no output topic")
-                    ctx.send(function.output, result, key=ctx.key)
-                if expiring is not None and draft.get(expiring.key) == expiring:
-                    draft.delete(expiring.key)
-            except (Exception, SystemExit) as error:  # a handler cannot end the instance, which would get it again
-                self._counts["failures"] += 1
-                self._counts.last_error = reason = repr(error)[:_MAX_REASON_CHARS]
-                logger.warning(
-                    "event=function_failed group=%s function=%s try=%d reason=%r", function.group, function.name,
-                    attempt + 1, reason, exc_info=attempt == retries.times,
-                )  # fmt: skip
-                if attempt == retries.times:
-                    return reason
-                if self._is_stopping:
-                    raise _Stopped from None
-                await backoff.pause()
-            else:
-                draft.outputs = [await self._outlets.placed(output, next(ids)) for output in draft.outputs]
+            error = await self._try(handler, given, context(draft), draft, expiring)
+            if error is None:
+                try:
+                    draft.outputs = [await self._outlets.placed(output, next(ids)) for output in draft.outputs]
+                except TopicNotFound as missing:  # a name that the handler chose: `output` was there at the start
+                    error = missing
+            if error is None:
                 self.partition.take(draft)
                 return None
+            self._counts["failures"] += 1
+            reason = self._counts.failed(repr(error))
+            logger.warning(
+                "event=function_failed group=%s function=%s try=%d reason=%r", function.group, function.name,
+                attempt + 1, reason, exc_info=error if attempt == retries.times else None,
+            )  # fmt: skip
+            if attempt == retries.times:
+                return reason
+            if self._is_stopping:
+                raise _Stopped
+            await backoff.pause()
         raise AssertionError("a try returns or raises")
+
+    async def _try(
+        self, handler: Any, given: tuple[Any, ...], ctx: Context[Any], draft: Draft, expiring: Entry | None
+    ) -> BaseException | None:
+        """Call a handler; return the error that it raises, None without one."""
+        function = self._function
+        try:
+            async with asyncio.timeout(function.retries.timeout_s):
+                result = await handler(*given, ctx)
+            if result is not None:
+                if function.output is None:
+                    raise TypeError(f"{function.name} returned a value, but declares no output topic")
+                ctx.send(function.output, result, key=ctx.key)
+            if expiring is not None and draft.get(expiring.key) == expiring:
+                draft.delete(expiring.key)
+        except (Exception, SystemExit) as error:  # a handler cannot end the instance, which would get it again
+            return error
+        return None
 
     def _give_up(self, message: ReceivedMessage, reason: str, ids: Iterator[str]) -> None:
         draft = self.partition.draft()

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -21,6 +22,7 @@ from sprocket_cli.client_session import (
     json_option,
     log_level_option,
     name_servers,
+    namespace_option_of,
     namesrv_option,
     print_json,
     run,
@@ -28,10 +30,14 @@ from sprocket_cli.client_session import (
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:
+    from sprocket.client.connection.client_instance import ClientSettings
     from sprocket.functions.deployments import Deployment, Registry, Status
 
 T = TypeVar("T")
 _ROUTE_ATTEMPTS: Final = 15
+_namespace_option = namespace_option_of(
+    "Namespace of the deployments, and of all topics and groups of their functions."
+)
 _key_option = click.option(
     "--key", type=click.Path(dir_okay=False, path_type=Path), help="File with the key that signs and proves code."
 )
@@ -53,28 +59,44 @@ def _usage() -> Iterator[None]:
         raise WrongUsage(str(error)) from None
 
 
-def _with_registry(namesrv: str | None, ask: "Callable[[Registry], Awaitable[T]]", *, create: bool = False) -> T:
+def _at_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `cluster`, the settings of its client, by the options that every command has."""
+
+    @namesrv_option
+    @_namespace_option
+    @wraps(command)
+    def wrapped(*, namesrv: str | None, namespace: str, **given: object) -> None:
+        from dataclasses import replace
+
+        with _usage():
+            settings = client_settings(";".join(name_servers(namesrv)))
+        command(cluster=replace(settings, namespace=namespace), **given)
+
+    return wrapped
+
+
+def _with_registry(
+    cluster: "ClientSettings", ask: "Callable[[Registry], Awaitable[T]]", *, create: bool = False
+) -> T:  # fmt: skip
     """Call `ask` with the deployments of the cluster; with `create` their topics are created first."""
-    settings = client_settings(";".join(name_servers(namesrv)))
 
     async def session() -> T:
         from sprocket.client.connect import connect
         from sprocket.client.connection.backoff import Backoff
-        from sprocket.client.errors import TopicNotFound
-        from sprocket.functions.deployments import Registry, create_registry
+        from sprocket.functions.deployments import NothingDeployed, Registry, create_registry
 
-        async with connect(client=settings) as mq:
+        async with connect(client=cluster) as mq:
             if create:
-                await create_registry(mq.admin)
+                await create_registry(mq.admin, cluster.namespace)
             backoff = Backoff(0.1)
             for attempts_left in reversed(range(_ROUTE_ATTEMPTS if create else 1)):
                 registry = Registry(mq)
                 try:
-                    await registry.table.start()
+                    await registry.start()
                     break
-                except TopicNotFound as error:
+                except NothingDeployed as error:
                     if not attempts_left:
-                        raise CommandFailed(f"nothing is deployed yet: {error}") from None
+                        raise CommandFailed(str(error)) from None
                     await backoff.pause()  # name servers hear of a new topic a moment later
             return await ask(registry)
 
@@ -88,8 +110,8 @@ def _with_registry(namesrv: str | None, ask: "Callable[[Registry], Awaitable[T]]
 @click.option("--memory-mb", type=click.IntRange(0), help="Address space of a process; 0: no limit (0).")
 @click.option("--cpus", type=click.IntRange(0), help="Processors that a process may use; 0: all (0).")
 @_key_option
-@namesrv_option
-def deploy(source: Path, name: str | None, key: Path | None, namesrv: str | None, **limits: int | None) -> None:
+@_at_cluster
+def deploy(source: Path, name: str | None, key: Path | None, cluster: "ClientSettings", **limits: int | None) -> None:
     """Store SOURCE, a .py file or a package, as the next version, which all machines then run.
 
     The code is imported here once, to find its functions. Limits that are not given stay as they were.
@@ -99,7 +121,6 @@ def deploy(source: Path, name: str | None, key: Path | None, namesrv: str | None
     from sprocket.functions.deployments import Deployment, Version, create_topics, described, sign
     from sprocket.functions.package import digest, pack, read_key
 
-    name_servers(namesrv)
     with _usage():
         secret = None if key is None else read_key(key)
         module, package = pack(source.resolve())
@@ -110,7 +131,7 @@ def deploy(source: Path, name: str | None, key: Path | None, namesrv: str | None
 
     async def store(registry: "Registry") -> int:
         registry.check_groups(chosen, functions)
-        await create_topics(registry.admin, functions)
+        await create_topics(registry.admin, functions, cluster.namespace)
         old = registry.table.get(chosen) or Deployment(chosen, 0, [])
         number = old.last_number + 1
         by = f"{getpass.getuser()}@{socket.gethostname()}"
@@ -121,21 +142,21 @@ def deploy(source: Path, name: str | None, key: Path | None, namesrv: str | None
         await registry.deploy(msgspec.structs.replace(old, **changes).with_version(version), package)
         return number
 
-    number = _with_registry(namesrv, store, create=True)
+    number = _with_registry(cluster, store, create=True)
     click.echo(f"{chosen} version {number}: {', '.join(one.name for one in functions)}")
 
 
 @function.command("list")
 @json_option
-@namesrv_option
-def list_(as_json: bool, namesrv: str | None) -> None:
+@_at_cluster
+def list_(as_json: bool, cluster: "ClientSettings") -> None:
     """Show what is deployed."""
     import msgspec
 
     async def ask(registry: "Registry") -> list["Deployment"]:
         return [one for _, one in sorted(registry.table.items())]
 
-    found = _with_registry(namesrv, ask)
+    found = _with_registry(cluster, ask)
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
@@ -150,12 +171,12 @@ def list_(as_json: bool, namesrv: str | None) -> None:
 @function.command()
 @click.argument("name")
 @json_option
-@namesrv_option
-def status(name: str, as_json: bool, namesrv: str | None) -> None:
+@_at_cluster
+def status(name: str, as_json: bool, cluster: "ClientSettings") -> None:
     """Show which versions of NAME run where, and what they have done."""
     import msgspec
 
-    reports = _reports(name, namesrv)
+    reports = _reports(name, cluster)
     if as_json:
         print_json(msgspec.to_builtins(reports))
         return
@@ -174,19 +195,19 @@ def status(name: str, as_json: bool, namesrv: str | None) -> None:
 
 @function.command()
 @click.argument("name")
-@namesrv_option
-def logs(name: str, namesrv: str | None) -> None:
+@_at_cluster
+def logs(name: str, cluster: "ClientSettings") -> None:
     """Print the ends of the logs of NAME, of all machines."""
-    for one in _reports(name, namesrv):
+    for one in _reports(name, cluster):
         if one.is_machine:
             click.echo(f"=== {one.machine}: {one.state}\n{one.log}")
 
 
-def _reports(name: str, namesrv: str | None) -> "list[Status]":
+def _reports(name: str, cluster: "ClientSettings") -> "list[Status]":
     """Return the last report of each instance of a deployment; one that is silent is lost."""
     from sprocket.functions.deployments import LOST_MS
 
-    reports = _with_registry(namesrv, lambda registry: registry.reports(name))
+    reports = _with_registry(cluster, lambda registry: registry.reports(name))
     for one in reports:
         if one.at_ms < time.time() * 1000 - LOST_MS:
             one.state = "lost"
@@ -198,9 +219,9 @@ def _switch(word: str, is_stopped: bool, about: str) -> None:
 
     @function.command(word, help=about)
     @click.argument("name")
-    @namesrv_option
-    def switch(name: str, namesrv: str | None) -> None:
-        _with_registry(namesrv, lambda registry: registry.change(name, is_stopped=is_stopped))
+    @_at_cluster
+    def switch(name: str, cluster: "ClientSettings") -> None:
+        _with_registry(cluster, lambda registry: registry.change(name, is_stopped=is_stopped))
         click.echo(f"{name}: {'stopped' if is_stopped else 'started'}")
 
 
@@ -211,8 +232,8 @@ _switch("start", False, "Run NAME again, after `stop`.")
 @function.command()
 @click.argument("name")
 @click.option("--version", "number", type=click.IntRange(1), help="Version; without it the one before.")
-@namesrv_option
-def rollback(name: str, number: int | None, namesrv: str | None) -> None:
+@_at_cluster
+def rollback(name: str, number: int | None, cluster: "ClientSettings") -> None:
     """Let an older version of NAME be the current one. The state stays as it is."""
 
     async def store(registry: "Registry") -> int:
@@ -221,15 +242,15 @@ def rollback(name: str, number: int | None, namesrv: str | None) -> None:
         await registry.change(name, current=chosen, is_stopped=False)
         return chosen
 
-    click.echo(f"{name}: version {_with_registry(namesrv, store)}")
+    click.echo(f"{name}: version {_with_registry(cluster, store)}")
 
 
 @function.command()
 @click.argument("name")
-@namesrv_option
-def delete(name: str, namesrv: str | None) -> None:
+@_at_cluster
+def delete(name: str, cluster: "ClientSettings") -> None:
     """Remove NAME, its code and its reports. Its topics stay, also its changelog with the state."""
-    _with_registry(namesrv, lambda registry: registry.delete(name))
+    _with_registry(cluster, lambda registry: registry.delete(name))
     click.echo(f"{name}: deleted")
 
 
@@ -243,10 +264,10 @@ def delete(name: str, namesrv: str | None) -> None:
 @click.option("--metrics-port", type=click.IntRange(0, 65535), default=0,
               help="Port on 127.0.0.1 of the first instance's metrics; the next ones follow; 0: none.")  # fmt: skip
 @log_level_option
-@namesrv_option
+@_at_cluster
 def run_(
     names: tuple[str, ...], trust_cluster: bool, key: Path | None, directory: Path, machine: str | None,
-    metrics_port: int, log_level: str, namesrv: str | None,
+    metrics_port: int, log_level: str, cluster: "ClientSettings",
 ) -> None:  # fmt: skip
     """Run the deployments NAMES on this machine, without names all, and follow changes.
 
@@ -259,7 +280,6 @@ def run_(
     from sprocket_cli.server.function_processes import FunctionProcesses, Machine
     from sprocket_cli.server.server_process import Process, log_to_stderr
 
-    servers = ";".join(name_servers(namesrv))
     if metrics_port and len(names) != 1:
         raise WrongUsage(
             "--metrics-port needs the NAME of one deployment, whose instances have the ports from there on"
@@ -269,15 +289,15 @@ def run_(
     with _usage():
         secret = None if key is None else read_key(key)
     log_to_stderr(log_level)
-    place = Machine(machine or socket.gethostname(), servers, directory.absolute(), secret, metrics_port)
-    processes = FunctionProcesses(connect(client=client_settings(servers)), place, names, SystemClock())
+    place = Machine(machine or socket.gethostname(), cluster, directory.absolute(), secret, metrics_port)
+    processes = FunctionProcesses(connect(client=cluster), place, names, SystemClock())
     sys.exit(Process().run([lambda: processes], lambda: f"functions: {', '.join(names) or 'all'}"))
 
 
 @function.command(hidden=True)
 @click.argument("arguments")
-@namesrv_option
-def instance(arguments: str, namesrv: str | None) -> None:
+@_at_cluster
+def instance(arguments: str, cluster: "ClientSettings") -> None:
     """Run one instance; `run` starts it."""
     import msgspec
 
@@ -297,7 +317,6 @@ def instance(arguments: str, namesrv: str | None) -> None:
         os.close(pipe)
         return "ready"
 
-    settings = client_settings(";".join(name_servers(namesrv)))
     given = msgspec.json.decode(arguments, type=InstanceArguments)
     log_to_stderr("info")
     limit(given.memory_mb, given.cpus, given.index)
@@ -305,5 +324,5 @@ def instance(arguments: str, namesrv: str | None) -> None:
         functions = load_functions(Path(given.code), given.module)
     clock, process = SystemClock(), Process()
     status = Status(given.deployment, given.machine, given.index, given.version, "running", 0, os.getpid())
-    made = Instance(functions, settings, status, clock, process.fail, given.metrics_port)
+    made = Instance(functions, cluster, status, clock, process.fail, given.metrics_port)
     sys.exit(process.run([lambda: made], ready))

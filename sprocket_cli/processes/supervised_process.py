@@ -6,6 +6,7 @@ An edge file: it polls the process.
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 from typing import Final
 
 from sprocket.common.clock import Clock
@@ -23,7 +24,12 @@ _STABLE_S: Final = 60.0
 class SupervisedProcess:
     """Supervisor of `child`, in the event loop of `start`; the pause before a restart doubles with each early end."""
 
-    def __init__(self, child: ChildProcess, clock: Clock, first_pause_s: float = _FIRST_PAUSE_S) -> None:
+    def __init__(
+        self, child: ChildProcess, clock: Clock, first_pause_s: float = _FIRST_PAUSE_S,
+        ended: Callable[[int], None] = lambda status: None,
+    ) -> None:  # fmt: skip
+        """`ended` gets the exit status of each early end."""
+        self._ended = ended
         self._child = child
         self._clock = clock
         self._first_pause_s = first_pause_s
@@ -74,6 +80,7 @@ class SupervisedProcess:
             logger.error(
                 "event=process_ended name=%s status=%d started_again_in_s=%g", self._child.name, status, pause_s
             )
+            self._ended(status)
             self._child.end(signal.SIGTERM)  # it has ended: this closes its pipe
             is_launched = False
             while not is_launched:

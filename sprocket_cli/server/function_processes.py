@@ -9,14 +9,17 @@ import fcntl
 import hmac
 import logging
 import os
+import signal
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 import msgspec
 
 from sprocket.client.connect import Connection
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, SprocketError
@@ -36,6 +39,11 @@ _RETRY_S: Final = 5.0
 _MAX_LOG_BYTES: Final = 8 << 20
 _MAX_REPORTED_LOG_CHARS: Final = 64_000
 _MAX_INSTANCES: Final = 256
+_WHY_ENDED: Final = {
+    -signal.SIGALRM: "was ended, because a handler blocked the event loop: its log has the line; await what takes "
+    "long, or call it with asyncio.to_thread",
+    -signal.SIGKILL: "was killed, perhaps by the system for want of memory: set --memory-mb, or give the machine more",
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Machine:
     """
 
     name: str
-    namesrv: str
+    client: ClientSettings
     directory: Path
     key: bytes | None = None
     metrics_port: int = 0
@@ -68,14 +76,14 @@ class FunctionProcesses:
     async def start(self) -> None:
         """Start what is deployed.  Raises ConfigError, ClientError."""
         directory = self._machine.directory
+        await self._connection.start()
+        await self._registry.start()  # a cluster that refuses leaves no directory here
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = (directory / "lock").open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConfigError(f"another `sprocket function run` uses {directory}: pass another --dir") from None
-        await self._connection.start()
-        await self._registry.table.start()
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._report())]
 
     async def stop(self) -> None:
@@ -215,13 +223,18 @@ class _Deployed:
             self._name, str(code), module, deployment.current, self._machine.name, index, deployment.memory_mb,
             deployment.cpus, port,
         )  # fmt: skip
-        arguments = msgspec.json.encode(given).decode()
-        command = bound("sprocket_cli", "function", "instance", "-n", self._machine.namesrv, arguments)
+        arguments, client = msgspec.json.encode(given).decode(), self._machine.client
+        place = ["-n", str(client.namesrv), "--namespace", client.namespace]
+        command = bound("sprocket_cli", "function", "instance", *place, arguments)
         child = ChildProcess(f"{self._name}-{index}", command, self._directory, self._directory / f"{index}.log")
-        process = SupervisedProcess(child, self._clock)
+        process = SupervisedProcess(child, self._clock, ended=partial(self._ended, index))
         _shorten(child.log)
         await process.start(_READY_S)
         self._slots[index] = _Slot(process, child, deployment)
+
+    def _ended(self, index: int, status: int) -> None:
+        """Note why an instance ended by itself; it is started again."""
+        self._error = f"instance {index} {_WHY_ENDED.get(status, f'ended with status {status}, see its log')}"
 
     async def _end(self, indexes: list[int]) -> None:
         async def end(index: int, slot: _Slot) -> None:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sprocket import Message, MessageQueue, ReceivedMessage
+from sprocket.client.errors import ClientError, NameServerUnreachable, TopicNotFound
 from sprocket.functions import Context, Function, Retries, function
 from sprocket.functions.records import Output, read_record
 from sprocket.functions.runner import Counts, Fenced, PartitionRunner, Record
@@ -63,6 +64,7 @@ class Ports:
         self.cluster = cluster
         self._next = 0
         self.stop: Callable[[], None] = lambda: None
+        self.missing: ClientError = TopicNotFound("Nowhere", "127.0.0.1:9876")
 
     async def read(self, offset: int) -> tuple[list[Record], int, bool]:
         await self.cluster.step()
@@ -97,6 +99,8 @@ class Ports:
         return taken
 
     async def placed(self, output: Output, unique_key: str) -> Output:
+        if output.topic != "Out":
+            raise self.missing
         return replace(output, unique_key=unique_key)
 
     async def send(self, outputs: Sequence[Output], committed_ms: int) -> None:
@@ -106,8 +110,9 @@ class Ports:
         await self.cluster.step()
 
 
-def runner_of(cluster: Cluster, declared: Function) -> PartitionRunner:
+def runner_of(cluster: Cluster, declared: Function, missing: ClientError | None = None) -> PartitionRunner:
     ports = Ports(cluster)
+    ports.missing = missing or ports.missing
     made = PartitionRunner(declared, "b/0", ports, ports, ports, Counts(), ManualClock())
     ports.stop = made.stop
     return made
@@ -231,3 +236,30 @@ async def test_a_handler_that_exits_fails_its_input_alone() -> None:
     cluster = Cluster(1)
     await finish(cluster, leave)
     assert [output.copied for output in cluster.outputs.values()] == [("In", 0, 3)]
+
+
+async def test_an_input_that_is_sent_to_a_topic_that_is_not_there_is_a_dead_letter_and_the_next_one_follows() -> None:
+    @function(input={"In": bytes}, output="Out", group="g", retries=Retries(times=2, pause_s=0))
+    async def astray(body: bytes, ctx: Context[None]) -> bytes:
+        if int(body) == 3:
+            ctx.send("Nowhere", body)
+        return body
+
+    cluster = Cluster(1)
+    await finish(cluster, astray)
+    (dead,) = [one for one in cluster.outputs.values() if one.copied is not None]
+    assert dead.copied is not None and dead.copied[2] == 3
+    assert "sprocket topic create Nowhere" in str(dead.properties)
+    assert len(cluster.outputs) == INPUTS
+
+
+async def test_an_input_waits_while_no_name_server_says_where_its_output_goes() -> None:
+    @function(input={"In": bytes}, group="g", retries=Retries(times=0))
+    async def lost(body: bytes, ctx: Context[None]) -> None:
+        ctx.send("Elsewhere", body)
+
+    cluster = Cluster(1)
+    runner = runner_of(cluster, lost, NameServerUnreachable("127.0.0.1:9876", "refused"))
+    with pytest.raises(NameServerUnreachable):
+        await runner.run()
+    assert not cluster.outputs

@@ -28,6 +28,7 @@ _GUARDED = {
     "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"secret of inner"}',
     "initAuthenticationUser": '{"username":"root","password":"secret of root"}',
     "tls.test.mode.enable": "true",
+    "autoCreateTopicEnable": "false",
 }
 _TLS = "-Dtls.enable=true -Dtls.test.mode.enable=true"
 _RIGHTS = (
@@ -46,8 +47,11 @@ from sprocket.functions import Context, Retries, function
 async def bill(body: bytes, ctx: Context[int]) -> str:
     total = (ctx.state.get("total") or 0) + int(body)
     ctx.state.put("total", total)
-    if b"hungry" in ctx.message.properties.get("MOOD", "").encode():
+    mood = ctx.message.properties.get("MOOD", "")
+    if mood == "hungry":
         bytearray(2 << 30)
+    if mood == "lost":
+        ctx.send("Nowhere", b"x")
     return f"%s{total}"
 """
 
@@ -108,14 +112,18 @@ def root(tmp_path: Path) -> Iterator[Shell]:
         yield shell
 
 
-def test_an_account_without_rights_is_refused_at_once(root: Shell) -> None:
+def test_an_account_without_rights_is_refused_at_once(root: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     root("createUser", "-c", "DefaultCluster", "-u", "nobody", "-p", "secret of nobody", program=mqadmin)
     nobody = Shell(root.folder, root.environment["NAMESRV_ADDR"], "nobody")
+    assert "nothing is deployed here yet" in root("function", "run", "--trust-cluster", fails=True)
+    assert "nothing is deployed here yet" in root("function", "list", fails=True)
     (root.folder / "billing.py").write_text(CODE % ("", "v1:"))
     assert "no permission" in nobody.deploy(fails=True)
     root.deploy()
     assert "no permission" in nobody("function", "list", fails=True)
+    monkeypatch.chdir(root.folder)
     assert "no permission" in nobody("function", "run", "--trust-cluster", fails=True)
+    assert not (root.folder / "sprocket-functions").exists()
 
 
 @contextmanager
@@ -154,6 +162,11 @@ def test_a_deployment_from_its_first_version_to_its_end(root: Shell) -> None:
         found = root.wait(lambda found: sum(one["counts"].get("dead_letters", 0) for one in found) == 1)
         assert "MemoryError" in "".join(one["error"] for one in found)
 
+        # A topic that is not there fails the input that is sent to it.
+        root("send", "Orders", "4", "--property", "MOOD=lost")
+        found = root.wait(lambda found: sum(one["counts"].get("dead_letters", 0) for one in found) == 2)
+        assert "sprocket topic create Nowhere" in "".join(one["error"] for one in found)
+
         # A version that does not start here leaves the one before in work.
         source.write_text(CODE % ("assert 'BROKEN' not in os.environ", "v2:"))
         assert "version 2" in root.deploy("--key", "key")
@@ -182,6 +195,7 @@ def test_a_deployment_from_its_first_version_to_its_end(root: Shell) -> None:
         killed = found[1]["pid"]
         os.kill(killed, signal.SIGKILL)
         root.wait(lambda found: found[1]["pid"] != killed and found[1]["state"] == "running")
+        root.wait(lambda found: "instance 0 was killed" in found[0]["error"])
 
         root("function", "stop", "billing")
         root.wait(lambda found: states(found) == [(-1, 0, "stopped")])

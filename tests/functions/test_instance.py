@@ -104,6 +104,7 @@ async def test_an_instance_reports_and_exports_what_its_functions_do(functions_b
 def test_a_handler_that_blocks_the_loop_ends_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", _BLOCKED], capture_output=True, timeout=25, check=False)
     assert (done.stdout, done.returncode) == (b"free\n", -signal.SIGALRM)
+    assert b", line 9 in main" in done.stderr  # where it is blocked
 
 
 def test_a_limited_process_has_so_much_memory_and_so_many_processors() -> None:

@@ -26,6 +26,7 @@ class Place:
         self.mq = mq
         self.broker_name = broker_name
         self.late_ms = 0
+        self.reasons: list[str] = []
         self.instance = instance
 
         def reader(queue: MessageQueue) -> QueueReader:
@@ -35,7 +36,7 @@ class Place:
             return instance.clock.wall_ms() + self.late_ms
 
         self.reader = reader
-        self.outlets = BrokerOutlets(producer, MessageBack(instance, GROUP, 0), reader, now_ms)
+        self.outlets = BrokerOutlets(producer, MessageBack(instance, GROUP, 0), reader, now_ms, self.reasons.append)
 
     async def send(self, outputs: list[Output]) -> None:
         await self.outlets.send(outputs, self.instance.clock.wall_ms())

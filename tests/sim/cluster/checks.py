@@ -1,8 +1,11 @@
 """What is wrong with a node's log and queues at the end of a run."""
 
+from itertools import pairwise
+
 from store.record.record import Record, decode
 from tests.sim.cluster.group import Group, Node
 from tests.sim.cluster.profile import TOPIC
+from tests.sim.cluster.sim_schedules import FIRES, MISSED_MS, PERIOD_MS
 from tests.sim.script import read_log
 
 _BLANK = 0xCBD43194
@@ -111,7 +114,21 @@ def _check_promises(group: Group, records: list[Record], start: int) -> list[str
     for (queue_id, offset), seen in group.seen.items():
         if not seen.from_slave and places.get((queue_id, offset), seen.body) != seen.body:
             problems.append(f"a consumer has seen {seen.body[:20]!r} at {offset} of queue {queue_id}")
-    return problems + _check_order(records)
+    return problems + _check_order(records) + _check_fires(records)
+
+
+def _check_fires(records: list[Record]) -> list[str]:
+    """No fire time is left out unless it was missed by more than a minute; `_check_order` finds what comes twice."""
+    fires = [
+        (int(bytes(record.body[len(FIRES) + 1 :]).partition(b"|")[0]), record.store_timestamp)
+        for record in records
+        if record.body.tobytes().startswith(FIRES + b"-")
+    ]
+    for (before, _), (after, stored_ms) in pairwise(fires):
+        skipped = range(before + PERIOD_MS, after, PERIOD_MS)
+        if skipped and stored_ms - skipped[-1] <= MISSED_MS:
+            return [f"the schedule fires at {after} after {before}, stored at {stored_ms}"]
+    return []
 
 
 def _check_order(records: list[Record]) -> list[str]:

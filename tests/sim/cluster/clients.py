@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from tests.sim.cluster.group import Acked, Group, Node, Seen
+from tests.sim.cluster.group import Acked, Change, Group, Node, Seen
 from tests.sim.cluster.profile import QUEUES
 from tests.sim.cluster.sim_broker import OK, SimBroker
 
@@ -78,6 +78,39 @@ class Producer:
         if turn == self._turn:
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
             self._next()
+
+
+class Operator:
+    """Changes the schedule of one group, again and again."""
+
+    def __init__(self, cluster: "Cluster", group: Group) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._ip = f"10.3.0.{group.number}"
+        self._number = 0
+
+    def start(self) -> None:
+        scheduler = self._cluster.scheduler
+        scheduler.after(scheduler.rng.expovariate(1.0), self._change)
+
+    def _change(self) -> None:
+        if self._cluster.is_over:
+            return
+        self._number += 1
+        node, network = self._group.master, self._cluster.network
+        if node.broker is not None:
+            network.tell(
+                self._ip, node.machine.ip, node.broker.process.call_soon, self._arrive, node.broker, self._number
+            )
+        self.start()
+
+    def _arrive(self, broker: SimBroker, number: int) -> None:
+        def reply(error: str | None, end_offset: int) -> None:
+            self._cluster.scheduler.say(f"change {number} {error or OK}")
+            if error is None:
+                self._group.changed(Change(number, end_offset))
+
+        broker.set_schedule(number, reply)
 
 
 class Consumer:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.sim.cluster.checks import check_group, is_copy
-from tests.sim.cluster.clients import Consumer, Producer
+from tests.sim.cluster.clients import Consumer, Operator, Producer
 from tests.sim.cluster.faults import Faults
 from tests.sim.cluster.group import NO_BOUND, Group, Node
 from tests.sim.cluster.machine import Machine
@@ -97,6 +97,8 @@ class Cluster:
             self.scheduler.after(1.0, producer.start)
         for number, group in enumerate(self.groups):
             Consumer(self, group, number).start()
+            if self.profile.has_schedule:
+                Operator(self, group).start()
 
     def _every(self, period_s: float, work: object) -> None:
         assert callable(work)
@@ -194,6 +196,8 @@ class Cluster:
             group.bound = group.tail_bound = NO_BOUND
             group.is_tail_awaited = False
         self.scheduler.say(f"fail over from {node.name} to {heir.name}")
+        if heir.broker is not None and heir.broker.schedules is not None:
+            heir.broker.schedules.save()  # the operator stops it in order
         self.kill(group, heir)
         heir.machine.power_on()
         heir.broker_id, node.broker_id = 0, heir.broker_id
@@ -233,7 +237,7 @@ class Cluster:
         self.is_over = True
         while not scheduler.errors and scheduler.now < self._healing_since + _HEALING_S:
             self._repair()
-            scheduler.run_until(scheduler.now + 2.0)
+            scheduler.run_until(scheduler.now + 2.3)  # no multiple of the period of schedules
             if all(self._is_whole(group) for group in self.groups):
                 return
         for group in self.groups:

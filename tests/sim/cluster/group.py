@@ -28,6 +28,14 @@ class Acked:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A change of the schedule that was answered; the log had to be safe up to `end_offset`, 0: nowhere."""
+
+    number: int
+    end_offset: int
+
+
+@dataclass(frozen=True)
 class Seen:
     """One message that a consumer was given."""
 
@@ -58,6 +66,10 @@ class Node:
     stale_end: int = 0
     # It may have bytes that are not in the true log only after this.
     parts_at: int = NO_BOUND
+    # The last change of the schedule that its table ever had in the present history.
+    table_high: int = 0
+    # It started without a change that was answered, and has not been seen with all of them since.
+    lacks_changes: bool = False
 
     @property
     def name(self) -> str:
@@ -70,7 +82,16 @@ class Node:
     @property
     def is_whole(self) -> bool:
         """Whether it runs, and has all that was promised, and nothing that the true log does not have."""
-        return self.is_open and not self.is_behind and not self.stale_end and self.parts_at == NO_BOUND
+        is_true = not self.stale_end and self.parts_at == NO_BOUND
+        return self.is_open and not self.is_behind and is_true and not self.lacks_changes
+
+    @property
+    def changes(self) -> int:
+        """The number of the last change of the schedule in its table."""
+        broker = self.broker
+        number = 0 if broker is None or broker.schedules is None else broker.schedules.number
+        self.table_high = max(self.table_high, number)
+        return number
 
     def reached(self) -> int:
         """The furthest end so far."""
@@ -91,6 +112,7 @@ class Group:
     problems: list[str]
     acked: list[Acked] = field(default_factory=list)
     seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
     # What may be missing when the master's log is next opened: only what lies after this.
     bound: int = NO_BOUND
     # A slave takes the place of the master, whose disk may be lost.
@@ -117,6 +139,11 @@ class Group:
         """End of the furthest message that was answered SEND_OK."""
         return max((acked.end_offset for acked in self.acked), default=0)
 
+    @property
+    def promised_change(self) -> int:
+        """The furthest change of the schedule that was answered."""
+        return max((change.number for change in self.changes), default=0)
+
     def problem(self, words: str) -> None:
         self.say(f"PROBLEM {self.name}: {words}")
         self.problems.append(f"{self.name}: {words}")
@@ -129,7 +156,11 @@ class Group:
             self.say(f"start {node.name} id={node.broker_id}")
             node.broker = SimBroker(node.machine, self.profile, self.number, node.broker_id)
             node.broker.on_open = lambda broker: self._opened(node, broker)
+            node.broker.on_tables = lambda broker: self._loaded(node)
             node.broker.on_lead = lambda broker: self._leads(broker)
+
+    def _loaded(self, node: Node) -> None:
+        node.lacks_changes = bool(node.broker_id) and node.changes < self.promised_change
 
     def _opened(self, node: Node, broker: SimBroker) -> None:
         end = broker.end_offset
@@ -149,6 +180,7 @@ class Group:
         is_heard = broker.machine.scheduler.now < broker.began_at + TAIL_WAIT_S
         if self.is_tail_awaited and not (is_heard and all(self._is_reachable(slave) for slave in self.slaves)):
             self.bound = min(self.bound, self.tail_bound)
+        self._check_changes()
         self._master_opened(broker.end_offset)
         self.is_tail_awaited, self.tail_bound = False, NO_BOUND
         if is_heard and not self.profile.is_plain:
@@ -235,6 +267,23 @@ class Group:
             node.high = min(node.high, end)
         self.bound, self.is_failing_over = NO_BOUND, False
 
+    def _check_changes(self) -> None:
+        """Changes survive at the master in its file, and at a slave that takes its place as far as the log does."""
+        if self.is_failing_over:
+            is_sync = self.profile.is_sync_master
+            self.changes = [one for one in self.changes if is_sync and one.end_offset <= self.bound]
+        if self.master.changes < self.promised_change:
+            self.problem(f"change {self.promised_change} of the schedule was answered, there is {self.master.changes}")
+        for node in self.nodes:
+            node.table_high = min(node.table_high, self.master.changes)
+
+    def changed(self, change: Change) -> None:
+        """The master answers a change of the schedule, now."""
+        self.changes.append(change)
+        copies = sum(max(slave.changes, slave.table_high) >= change.number for slave in self.slaves)
+        if self.profile.is_sync_master and copies + 1 < self.profile.required:
+            self.problem(f"change {change.number} was answered, slaves have {[one.table_high for one in self.slaves]}")
+
     def _is_lost(self, one: Acked | Seen, end: int, tail: bytes) -> bool:
         """Whether the log does not have a message; what may be missing may also have another in its place."""
         return one.end_offset > end or (one.end_offset > self.bound and one.body not in tail)
@@ -283,6 +332,8 @@ class Group:
             return
         minimum = master.broker.store.master_log().min_offset
         for node in self.slaves:
+            if node.lacks_changes and node.is_open:
+                node.lacks_changes = node.changes < self.promised_change
             if node.is_behind and node.is_open and node.broker is not None and not node.stale_end:
                 log_minimum = node.broker.store.master_log().min_offset
                 if node.broker.end_offset >= promised and log_minimum <= minimum:

@@ -30,6 +30,7 @@ class Machine:
         self.process: Process | None = None
         self.starts = 0
         self._disks = 0
+        self.files: dict[str, bytes] = {}  # small ones, by name; each write is synced
 
     # sprocket.common.clock.Clock
 
@@ -84,6 +85,7 @@ class Machine:
     def replace_disk(self) -> None:
         """A new and empty one."""
         self._disks += 1
+        self.files.clear()
         self.disk = SimDisk(self.scheduler.rng.randrange(1 << 30))
         self.set_full(False)
 

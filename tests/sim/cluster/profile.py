@@ -1,7 +1,7 @@
 """What a run is: how many brokers, which roles and flush types, how much is sent, how long it goes."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from broker.config.broker_config import BrokerConfig, BrokerRole
@@ -34,6 +34,8 @@ class Profile:
     faults: int
     seconds: float
     producers: int
+    # Tables travel in sessions alone.
+    has_schedule: bool
 
     @property
     def name(self) -> str:
@@ -96,7 +98,7 @@ def profile_of(seed: int) -> Profile:
     """The cluster of a seed."""
     rng = random.Random(seed * 7919 + 1)
     slaves = 2 if rng.random() < 0.4 else 1
-    return Profile(
+    profile = Profile(
         groups=2 if rng.random() < 0.25 else 1,
         slaves=slaves,
         is_sync_master=rng.random() < 0.65,
@@ -109,4 +111,6 @@ def profile_of(seed: int) -> Profile:
         faults=rng.randint(2, 6),
         seconds=rng.uniform(8, 16),
         producers=rng.randint(1, 3),
+        has_schedule=rng.random() < 0.6,
     )
+    return replace(profile, has_schedule=profile.has_schedule and not profile.is_plain)

@@ -14,6 +14,7 @@ from broker.core import BrokerCore
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.out.master_address import MasterAddress
 from broker.out.registration import Registration
+from broker.periodic import Periodic
 from broker.replicated_table import ReplicatedTable
 from broker.replication.master_sessions import MasterSessions
 from broker.replication.replicated_tables import ReplicatedTables
@@ -36,7 +37,9 @@ from store.message_store import MessageStore, PendingMessage
 from store.record.record import decode
 from tests.sim.cluster.machine import Machine, Threads
 from tests.sim.cluster.profile import HA_PORT, LISTEN_PORT, TOPIC, Profile
+from tests.sim.cluster.sim_schedules import SetReply, SimSchedules
 
+_SAVE_S: Final = 1.0
 _HOST: Final = bytes((10, 0, 0, 9)) + (5432).to_bytes(4, "big")
 OK: Final = "SEND_OK"
 # (outcome, [(queue offset, physical offset, size)])
@@ -48,7 +51,7 @@ PullReply = Callable[[list[tuple[int, int, bytes]] | None], None]
 class SimTables:
     """In place of `ReplicatedTables`: consumer offsets, and one topic for each thousand bytes of the log."""
 
-    def __init__(self, store: MessageStore, error: Callable[[str], object]) -> None:
+    def __init__(self, store: MessageStore, error: Callable[[str], object], others: Sequence[ReplicatedTable]) -> None:
         self._store = store
         self._error = error
         self._known = 0
@@ -56,7 +59,7 @@ class SimTables:
         self.topics = ReplicatedTable(
             "topics", None, self._count, lambda: b"%d" % self._count(), self._prepare, is_early=True
         )
-        self.all: list[ReplicatedTable] = [self.topics]
+        self.all: list[ReplicatedTable] = [self.topics, *others]
 
     def _count(self) -> int:
         return self._store.wrote_offset // 1000
@@ -74,12 +77,17 @@ class SimTables:
 
     def install(self, given: Sequence[TableContent]) -> None:
         """A master that lost all takes the tables of the slave that gave the log."""
-        if [(one.name, int(one.content)) for one in given] != [("topics", self._count())]:
+        (topics, *others) = given
+        if (topics.name, int(topics.content)) != ("topics", self._count()):
             self._error(f"the log ends at {self._store.wrote_offset}, and the slave gave {given}")
+        for one in others:
+            table = self.named(one.name)
+            assert table is not None
+            table.apply(one.content)
 
     def named(self, name: str) -> ReplicatedTable | None:
-        """The only table that comes whole."""
-        return self.topics if name == "topics" else None
+        """The table with a name."""
+        return next((table for table in self.all if table.name == name), None)
 
 
 class LogOffsets:
@@ -125,12 +133,15 @@ class SimBroker:
             workers=self._threads.worker,
         )
         self._role = Role(self._config.broker.broker_role)
+        self.schedules = SimSchedules(machine, self.process, self.store) if profile.has_schedule else None
         self.waits = ConfirmWaits(self.store, machine, self.process.call_later, self._role.kind)
         self.replication: Replication | None = None
         self.following: MasterFollower | None = None
         self.sessions: MasterSessions | None = None
         # Called in the process once the store is open and before anybody is served.
         self.on_open: Callable[[SimBroker], None] = lambda broker: None
+        # Called once the tables are loaded.
+        self.on_tables: Callable[[SimBroker], None] = lambda broker: None
         # Called once a master takes messages: at once, or when it has back what it lost.
         self.on_lead: Callable[[SimBroker], None] = lambda broker: None
         self.process.call_soon(self._begin)
@@ -148,13 +159,19 @@ class SimBroker:
         self.store.on_failure.append(self._fail)
         self.on_open(self)
         core = self._core()
-        services = self._master_services(core) if self.is_master else self._slave_services(core)
+        recurring = [] if self.schedules is None else [self.schedules.serve(core)]
+        services = [*recurring, *(self._master_services(core) if self.is_master else self._slave_services(core))]
         for service in services:
             service.check()
             await service.bind()
         with self._own_credentials():
             for service in services:
                 service.load()
+        if self.schedules is not None:
+            self.schedules.start()
+            if not self.is_master:
+                Periodic("replicated_tables", _SAVE_S, self.schedules.save).start()
+        self.on_tables(self)
         if self.is_master:
             self._lead_or_wait()
             routes = [route for service in services for route in service.routes()]
@@ -180,11 +197,13 @@ class SimBroker:
             "client": RemotingClient(),
             "fail": self._fail,
         }
+        if self.schedules is not None:
+            known |= self.schedules.core_fields
         # Replication asks for nothing else.
         return BrokerCore(**(dict.fromkeys(BrokerCore.__dataclass_fields__) | known))  # type: ignore[arg-type]
 
     def _master_services(self, core: BrokerCore) -> list[Service]:
-        tables = cast(ReplicatedTables, SimTables(self.store, self.machine.scheduler.errors.append))
+        tables = cast(ReplicatedTables, self._tables())
         self.sessions = MasterSessions(core, tables)
         self.replication = Replication(core, self.sessions, any_port=False)
         sender = TableSender(core.store, core.offsets, self.replication.listener, tables)
@@ -193,12 +212,16 @@ class SimBroker:
     def _slave_services(self, core: BrokerCore) -> list[Service]:
         registration = cast(Registration, SimpleNamespace(on_registered=[]))
         master, log = MasterAddress(self._role), self.store.replica()
-        tables = SimTables(self.store, self.machine.scheduler.errors.append)
+        tables = self._tables()
         if self._config.store.ha_session_enable:
             self.store.on_arrival.append(tables.look)
         sessions = SlaveSessions(core, master, log, cast(ReplicatedTables, tables))
         self.following = MasterFollower(core, registration, master, log, sessions)
         return [self.following, sessions]
+
+    def _tables(self) -> SimTables:
+        others = [] if self.schedules is None else self.schedules.replicated
+        return SimTables(self.store, self.machine.scheduler.errors.append, others)
 
     @contextmanager
     def _own_credentials(self) -> Iterator[None]:
@@ -211,14 +234,15 @@ class SimBroker:
             yield
 
     def _lead_or_wait(self) -> None:
-        if self._role.serves_group:
-            self.on_lead(self)
-            return
-
         def changed() -> None:
             if self._role.serves_group:
                 self.on_lead(self)
+                if self.schedules is not None and self.schedules.service is not None:
+                    self.schedules.service.activate()
 
+        if self._role.serves_group:
+            changed()
+            return
         self._role.on_change.append(changed)
 
     def _fail(self, error: SprocketError) -> None:
@@ -245,6 +269,12 @@ class SimBroker:
         """Up to where the slave of this address has the log, as far as this master knows."""
         connections = self.replication.listener.connections if self.replication is not None else []
         return max((one.link.acked_offset for one in connections if one.peer[0] == ip), default=0)
+
+    def set_schedule(self, number: int, reply: SetReply) -> None:
+        if self.is_leading and self.schedules is not None:
+            self.schedules.change(number, reply)
+        else:
+            reply("NOT_SERVED", 0)
 
     def send(self, queue_id: int, bodies: Sequence[bytes], reply: SendReply) -> None:
         if not self.is_leading:

@@ -34,7 +34,10 @@ def pid_of(supervised: SupervisedProcess) -> int | None:
 
 
 async def test_it_is_started_again_and_stopped(tmp_path: Path) -> None:
-    supervised = SupervisedProcess(ChildProcess("sleeper", SLEEPER, tmp_path), SystemClock(), first_pause_s=0.01)
+    ends: list[int] = []
+    supervised = SupervisedProcess(
+        ChildProcess("sleeper", SLEEPER, tmp_path), SystemClock(), first_pause_s=0.01, ended=ends.append
+    )  # fmt: skip
     await supervised.start()
     try:
         seen = [supervised.pid]
@@ -46,6 +49,7 @@ async def test_it_is_started_again_and_stopped(tmp_path: Path) -> None:
         await supervised.stop()
     assert not any(runs(pid) for pid in seen)
     assert len(set(seen)) == 3
+    assert ends == [-signal.SIGKILL] * 2
 
 
 async def test_a_command_that_ends_at_once_is_tried_with_growing_pauses(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from sprocket.client.connect import Connection
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
 from sprocket.functions.deployments import STATUS, Deployment, Status
 from sprocket_cli.server import function_processes
@@ -58,7 +59,7 @@ class _Connection:
 async def test_deployments_are_followed_again_after_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(function_processes, "_RETRY_S", 0)
     connection = _Connection()
-    machine = Machine("here", "127.0.0.1:1", tmp_path)
+    machine = Machine("here", ClientSettings(namesrv="127.0.0.1:1"), tmp_path)
     processes = FunctionProcesses(cast("Connection", connection), machine, (), ManualClock())
     await processes.start()
     reports = connection.table(STATUS, Status)
