@@ -20,6 +20,7 @@ from dashboard.pages import (
     namespaces,
     offsets,
     quotas,
+    replication,
     schedules,
     send,
     topics,
@@ -47,6 +48,7 @@ ROUTES: tuple[PageRoute, ...] = (
     *schedules.ROUTES,
     *namespaces.ROUTES,
     *quotas.ROUTES,
+    *replication.ROUTES,
 )
 _STOP_LIMIT_S = 5.0
 

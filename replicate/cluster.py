@@ -5,11 +5,10 @@ import logging
 from collections.abc import Mapping
 from typing import Self
 
-from replicate.config import ClusterConfig
 from replicate.records import QUEUES, TOPIC, Record
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connect import Connection
-from sprocket.client.connection.client_instance import ClientInstance
+from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.typed.table import Table
@@ -28,8 +27,7 @@ _ATTRIBUTES = ("message.type", "cleanup.policy", "queue.type", "lite.topic.expir
 class Cluster:
     """One cluster; `instance` reads and sends, `admin` asks."""
 
-    def __init__(self, name: str, config: ClusterConfig, clock: Clock) -> None:
-        settings = config.client_settings(clock)
+    def __init__(self, name: str, settings: ClientSettings, clock: Clock) -> None:
         self.name = name
         self.instance = ClientInstance(settings, clock=clock)
         self._connection = Connection(settings)

@@ -64,6 +64,7 @@ class LinkConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fie
     on_refused: str = "stop"
     batch_bytes: int = 7 * 512 * 1024  # below RocketMQ's maxMessageSize
     ahead_bytes: int = 256 * 1024 * 1024  # of all queues
+    compress: bool = False  # bodies that producers did not compress
     rate_bytes: int = 0  # in a second; 0: no limit
     checkpoint_s: float = 5.0
     offsets_s: float = 10.0

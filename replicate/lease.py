@@ -20,7 +20,7 @@ _HOLDS_S: Final = 45.0
 
 
 class Lease:
-    """Lease of the link from `source` to `target`, for the replicator `owner`."""
+    """Lease of the link from `source` to `target`, for the replicator `owner`: no other one may have its name."""
 
     def __init__(self, target: Cluster, source: str, owner: str, clock: Clock) -> None:
         self._target = target
@@ -28,6 +28,7 @@ class Lease:
         self._owner = owner
         self._clock = clock
         self._ends_s = 0.0
+        self._lock: tuple[str, MessageQueue] | None = None  # the broker that gave it, and what was locked
 
     @property
     def is_held(self) -> bool:
@@ -39,11 +40,20 @@ class Lease:
         begun_s, groups = self._clock.monotonic(), GroupAdmin(self._target.admin)
         failure = AdminError("the target has no master")
         for name, address in (await self._target.masters()).items():
+            queue = MessageQueue(TOPIC, name, 0)
             try:
-                is_ours = await groups.lock(address, self._group, self._owner, MessageQueue(TOPIC, name, 0))
+                is_ours = await groups.lock(address, self._group, self._owner, queue)
             except AdminError as error:
                 failure = error
                 continue
             self._ends_s = begun_s + _HOLDS_S if is_ours else 0.0
+            self._lock = (address, queue) if is_ours else None
             return
         raise failure
+
+    async def release(self) -> None:
+        """End the lease, so that another replicator need not wait.  Raises AdminError."""
+        self._ends_s = 0.0
+        if self._lock is not None:
+            address, queue = self._lock
+            await GroupAdmin(self._target.admin).unlock(address, self._group, self._owner, queue)

@@ -15,6 +15,7 @@ from replicate.lease import RENEW_S, Lease
 from replicate.protocol.copies import Copy, SourceQueue
 from replicate.protocol.offset_map import NO_ECHOES
 from replicate.protocol.position import Checkpoint
+from replicate.protocol.read_ahead import AheadBudget
 from replicate.protocol.steps import Pair, copies_messages, copies_offsets, newest
 from replicate.queue_copier import CopyRules, QueueCopier
 from replicate.queue_source import MAX_PULLS, QueueSource, bounds_of
@@ -31,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _DISCOVER_S: Final = 5.0
 _FIRST_RETRY_S: Final = 0.5
-_MIN_AHEAD_BYTES: Final = 256 * 1024
 
 
 class ReplicationLink:
@@ -52,12 +52,14 @@ class ReplicationLink:
         self.offsets = GroupOffsets(config, source, target, self.copiers, copier_of)
         self._clock = clock
         self._has_reverse = has_reverse
-        self._slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(MAX_PULLS))  # by broker
+        # By cluster and broker.
+        self._slots = defaultdict[tuple[str, str], asyncio.Semaphore](lambda: asyncio.Semaphore(MAX_PULLS))
+        self._budget = AheadBudget(config.ahead_bytes, 2 * config.batch_bytes, lambda: len(self.copiers))
         self._saved: dict[SourceQueue, Checkpoint] = {}
         self._troubles: dict[str, str] = {}  # by kind of work, so that each is logged when it changes
         limit = RateLimit(config.rate_bytes, clock, pause)
         self._rules = CopyRules(
-            target=target.name, forwards=config.forward, batch_bytes=config.batch_bytes,
+            target=target.name, forwards=config.forward, batch_bytes=config.batch_bytes, compresses=config.compress,
             skips_refused=config.on_refused == "skip", admit=limit.admit, pause=pause, is_open=self.is_copying,
             refused=self._left_out,
         )  # fmt: skip
@@ -74,11 +76,6 @@ class ReplicationLink:
     def is_copying(self) -> bool:
         """Whether messages are copied now."""
         return self.lease.is_held and copies_messages(self.pair, self.source.name)
-
-    def _ahead_bytes(self) -> int:
-        """Return how much of a queue is read ahead: a link with many queues reads less of each."""
-        share = self.config.ahead_bytes // max(1, len(self.copiers))
-        return max(_MIN_AHEAD_BYTES, min(share, 2 * self.config.batch_bytes))
 
     # Work
 
@@ -192,12 +189,15 @@ class ReplicationLink:
     def _start(self, queue: SourceQueue, checkpoint: Checkpoint, group: asyncio.TaskGroup) -> None:
         origin = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
         place = MessageQueue(queue.topic, checkpoint.target_broker, checkpoint.target_queue_id)
-        source = QueueSource(self.source.instance, origin, self._ahead_bytes, self._slots[queue.broker_name])
+        source, copies = self._reader(self.source, origin), self._reader(self.target, place)
         target = QueueTarget(self.target.instance, place, self.config.send_timeout_s)
-        copier = QueueCopier(queue, source, target, checkpoint, self._rules, self._clock)
+        copier = QueueCopier(queue, source, target, copies, checkpoint, self._rules, self._clock)
         self.copiers[queue] = copier
         self._saved[queue] = checkpoint
-        group.create_task(_closing(copier.run(), source))
+        group.create_task(_closing(copier.run(), source, copies))
+
+    def _reader(self, cluster: Cluster, queue: MessageQueue) -> QueueSource:
+        return QueueSource(cluster.instance, queue, self._budget, self._slots[cluster.name, queue.broker_name])
 
     async def _left_out(self, queue: SourceQueue, copy: Copy, reason: str) -> None:
         logger.error("event=message_refused queue=%s offset=%d reason=%r", queue, copy.offset, reason)
@@ -221,8 +221,9 @@ class ReplicationLink:
             await self.offsets.write()
 
 
-async def _closing(run: Coroutine[object, object, None], source: QueueSource) -> None:
+async def _closing(run: Coroutine[object, object, None], *readers: QueueSource) -> None:
     try:
         await run
     finally:
-        source.close()
+        for reader in readers:
+            reader.close()

@@ -3,80 +3,27 @@
 It knows its ends by protocols alone; clock and pauses are injected.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from functools import partial
+from typing import Final
 
+from replicate.ends import Bounds, CopyRefused, Placed, SourceEnd, TargetEnd
+from replicate.places import PlaceReader
 from replicate.protocol.copies import Copy, Portion, SourceQueue, portion
-from replicate.protocol.position import Checkpoint, Found, Position
+from replicate.protocol.position import Checkpoint, Position
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
+from sprocket.common.limits import MAX_BATCH_MESSAGES
 
 logger = logging.getLogger(__name__)
 
 _BACKOFF_FIRST_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 5.0
 _BLOCKED_S: Final = 30.0
-
-
-class CopyRefused(SprocketError):
-    """The target refuses these messages for what they are: the same request fails again."""
-
-
-class Bounds(NamedTuple):
-    """First offset of a queue, and the offset after its last message."""
-
-    begin: int
-    end: int
-
-
-class Placed(NamedTuple):
-    """Where a request's first message lies in the target, and how many of its messages the target already had."""
-
-    first_place: int
-    duplicates: int
-
-
-class SourceEnd(Protocol):
-    """The queue of the source.  Methods raise SprocketError if it cannot be reached."""
-
-    async def bounds(self) -> Bounds:
-        """Return its extent, from its master."""
-        ...
-
-    def seek(self, offset: int, /) -> None:
-        """Read from `offset` on; what was read before is dropped."""
-        ...
-
-    async def messages(self) -> Sequence[ReceivedMessage]:
-        """Return what was read and not dropped, in order; wait a while for something."""
-        ...
-
-    def drop(self, count: int, /) -> None:
-        """Forget the first messages of those read."""
-        ...
-
-
-class TargetEnd(Protocol):
-    """The queue of the target.  Methods raise SprocketError if it cannot be reached or the outcome is unknown."""
-
-    async def session(self) -> object:
-        """Return the connection to its master; another object after a reconnect."""
-        ...
-
-    async def bounds(self) -> Bounds:
-        """Return its extent."""
-        ...
-
-    async def last_copy(self, queue: SourceQueue, begin: int, end: int, /) -> Found | None:
-        """Return the last copy of a message of `queue` in [begin, end)."""
-        ...
-
-    async def send(self, session: object, copies: Sequence[Copy], /) -> Placed:
-        """Send one request on this connection.  Raises CopyRefused, too."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +33,7 @@ class CopyRules:
     target: str
     forwards: bool
     batch_bytes: int
+    compresses: bool
     skips_refused: bool
     admit: Callable[[int], Awaitable[None]]
     pause: Callable[[float], Awaitable[None]]
@@ -98,9 +46,10 @@ class QueueCopier:
     """Copier of `queue` from one end to the other, until it is cancelled."""
 
     def __init__(
-        self, queue: SourceQueue, source: SourceEnd, target: TargetEnd, checkpoint: Checkpoint, rules: CopyRules,
-        clock: Clock,
+        self, queue: SourceQueue, source: SourceEnd, target: TargetEnd, copies: SourceEnd, checkpoint: Checkpoint,
+        rules: CopyRules, clock: Clock,
     ) -> None:  # fmt: skip
+        """`copies` reads the target's queue."""
         self.queue = queue
         self.position = Position(checkpoint)
         self.copied = self.copied_bytes = self.left_out = 0
@@ -108,6 +57,7 @@ class QueueCopier:
         self._first = checkpoint
         self._source = source
         self._target = target
+        self._places = PlaceReader(queue, rules.target, source, copies)
         self._rules = rules
         self._clock = clock
         self._missed, self._refused, self._copied_ms = checkpoint.missed, checkpoint.refused, checkpoint.copied_ms
@@ -169,10 +119,7 @@ class QueueCopier:
         if not messages:
             return  # look whether the target's master is the same, which may have lost copies
         is_single = messages[0].queue_offset < self._single_until
-        part = portion(
-            messages, self.queue, self._rules.target, self.position.epoch, forwards=self._rules.forwards,
-            max_bytes=self._rules.batch_bytes, **({"max_messages": 1} if is_single else {}),
-        )  # fmt: skip
+        part = await self._portion(messages, 1 if is_single else MAX_BATCH_MESSAGES)
         placed = Placed(0, 0)
         if part.copies:
             await self._rules.admit(sum(copy.size_bytes for copy in part.copies))
@@ -197,9 +144,19 @@ class QueueCopier:
         self.left_out += part.taken - len(part.copies)
         self._advance(part.next_offset, part.taken)
 
+    async def _portion(self, messages: Sequence[ReceivedMessage], max_messages: int) -> Portion:
+        rules = self._rules
+        # A batch is compressed in tens of milliseconds, in a thread.  More messages may come meanwhile.
+        taken = tuple(messages) if rules.compresses else messages
+        made = partial(
+            portion, taken, self.queue, rules.target, self.position.epoch, forwards=rules.forwards,
+            max_bytes=rules.batch_bytes, max_messages=max_messages, compresses=rules.compresses,
+        )  # fmt: skip
+        return await asyncio.to_thread(made) if rules.compresses else made()
+
     def _advance(self, next_offset: int, taken: int) -> None:
         self.position.advance(next_offset)
-        self.source_bounds = self.source_bounds._replace(end=max(self.source_bounds.end, next_offset))
+        self.source_bounds = self.source_bounds._replace(end=max(self.source_bounds.end, self._source.end, next_offset))
         self._source.drop(taken)
 
     async def _refuse(self, part: Portion, reason: str) -> None:
@@ -226,8 +183,12 @@ class QueueCopier:
             logger.warning("event=target_lost_copies queue=%s from=%d", self.queue, position.floor)
             found = await self._target.last_copy(self.queue, bounds.begin, bounds.end)
         now_s = self._clock.monotonic()
-        position.locate(found, bounds.end, was_lost=was_lost, session=session, now_s=now_s)
+        stretch = position.locate(found, bounds.end, was_lost=was_lost, session=session, now_s=now_s)
         self.source_bounds = source = await self._source.bounds()
+        if stretch is not None:
+            kept = stretch._replace(begin=max(stretch.begin, bounds.begin))
+            await self._places.read(kept, position, source)
+            position.close(kept)
         if source.end < position.next_offset:
             logger.warning(
                 "event=source_lost_messages queue=%s copied=%d left=%d", self.queue, position.next_offset, source.end

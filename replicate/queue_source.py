@@ -1,15 +1,14 @@
 """One queue of a source, read with long polling and ahead of the copier."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Final
 
 import msgspec
 
-from replicate.protocol.read_ahead import MAX_MESSAGES, Range, ReadAhead
-from replicate.queue_copier import Bounds
+from replicate.ends import Bounds
+from replicate.protocol.read_ahead import MAX_MESSAGES, AheadBudget, Range, ReadAhead
 from sprocket.client.answers import header_of
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance
@@ -17,7 +16,6 @@ from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.subscription import ALL
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.pull.pull import Puller, PullSettings, PullStatus
-from sprocket.client.send_result import queue_name
 from sprocket.common.errors import ClientError, SprocketError
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codes import RequestCode
@@ -38,27 +36,25 @@ _BACKOFF_FIRST_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 3.0
 _PULLS: Final = PullSettings(pull_batch_size=MAX_MESSAGES, pull_batch_size_in_bytes=1024 * 1024)
 
-logger = logging.getLogger(__name__)
-
 
 class OffsetGone(ClientError):
     """The source has no message at the offset that was to be read."""
 
 
 class QueueSource:
-    """Queue of the cluster of `instance`.  At most about `ahead_bytes` are held; `slots` bounds those of its broker."""
+    """Queue of the cluster of `instance`.  `budget` bounds what is held, `slots` the pulls at its broker."""
 
     def __init__(
-        self, instance: ClientInstance, queue: MessageQueue, ahead_bytes: Callable[[], int], slots: asyncio.Semaphore
+        self, instance: ClientInstance, queue: MessageQueue, budget: AheadBudget, slots: asyncio.Semaphore
     ) -> None:
         self._instance = instance
         self._queue = queue
         self._slots = slots
         self._puller = Puller(instance, GROUP, _PULLS, queue, states_subscription=True)
         self._subscription = SubscriptionData(queue.topic, ALL, sub_version=instance.clock.wall_ms())
-        self._ahead_bytes = ahead_bytes
+        self._budget = budget
         self._arrived = Wakeup()
-        self._read = ReadAhead(0, ahead_bytes)
+        self._read = ReadAhead(0, budget)
         self._is_gone = True  # nothing is read from here on: the offset is out of the queue, or none was set
         self._pulls: set[asyncio.Task[None]] = set()
 
@@ -66,13 +62,21 @@ class QueueSource:
         """Return its extent, from its master.  Raises ClientError."""
         return await bounds_of(self._instance, self._queue)
 
+    @property
+    def end(self) -> int:
+        """End of the queue, as far as the last pull says."""
+        return self._read.end
+
     def seek(self, offset: int) -> None:
-        """Read from `offset` on, unless the next message that was read is that one."""
+        """Read from `offset` on; what was read already of that is kept."""
         ready = self._read.ready
+        while not self._is_gone and ready and ready[0].queue_offset < offset:
+            self._read.drop(1)
         if not self._is_gone and (ready[0].queue_offset if ready else self._read.next_offset) == offset:
+            self._go_on()
             return
         self.close()
-        self._read, self._is_gone = ReadAhead(offset, self._ahead_bytes), False
+        self._read, self._is_gone = ReadAhead(offset, self._budget), False
         self._go_on()
 
     def _go_on(self) -> None:
@@ -85,7 +89,6 @@ class QueueSource:
     async def _pull(self, read: ReadAhead, pull: Range) -> None:
         """Pull one range until it is answered."""
         backoff = Backoff(_BACKOFF_FIRST_S, _BACKOFF_MAX_S)
-        attempt = ("pull", self._queue)
         while True:
             try:
                 async with self._slots if not pull.waits else nullcontext():
@@ -94,12 +97,10 @@ class QueueSource:
                     )  # fmt: skip
             except (SprocketError, msgspec.ValidationError) as error:
                 self._puller.failed()
-                if self._instance.outages.failed(attempt, error):
-                    logger.warning("event=pull_failed queue=%s reason=%r", queue_name(self._queue), str(error))
-                self._instance.request_refresh(self._queue.topic)
+                self._puller.note_failure(error)
                 await backoff.pause()
                 continue
-            self._instance.outages.succeeded(attempt)
+            self._puller.note_success()
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 self._is_gone = True  # the copier asks for its bounds
                 self._arrived.set()
@@ -138,6 +139,8 @@ class QueueSource:
         self._is_gone = True
         for task in self._pulls:
             task.cancel()
+        self._read.close()
+        self._read = ReadAhead(self._read.next_offset, self._budget)
 
 
 async def bounds_of(instance: ClientInstance, queue: MessageQueue) -> Bounds:

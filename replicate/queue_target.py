@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from replicate.protocol.copies import Copy, SourceQueue
-from replicate.protocol.marks import mark_in
+from replicate.ends import Bounds, CopyRefused, Placed
+from replicate.protocol.copies import Copy, SourceQueue, mark_of
 from replicate.protocol.position import Found
-from replicate.queue_copier import Bounds, CopyRefused, Placed
 from replicate.queue_source import GROUP, bounds_of
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
@@ -96,11 +95,8 @@ class QueueTarget:
         answer = header_of(self._instance.expect_success(response, name), PullMessageResponseHeader)
         found: Found | None = None
         for message in self._instance.names.decoded(response.body, self._queue, answer.offset_delta or 0, offset):
-            mark = mark_in(queue.topic, message.stored_properties)
-            if (
-                mark is not None and message.queue_offset < end and mark.source == queue.cluster
-                and (mark.broker_name, mark.queue_id) == (queue.broker_name, queue.queue_id)
-            ):  # fmt: skip
+            mark = mark_of(queue, message)
+            if mark is not None and message.queue_offset < end:
                 found = Found(mark, message.queue_offset)
         return found, answer.next_begin_offset
 

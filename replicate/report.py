@@ -1,4 +1,4 @@
-"""What each side of a link lacks of the other, and where groups stand: for `status`, `rehearse` and the steps.
+"""What each side of a link lacks of the other, and where groups stand: for `status`, the steps, and the dashboard.
 
 The state of a link is what the target's table says.  A source that does not answer has the end that it had when it was
 read last, so the number of missing messages is then a lower bound.
@@ -38,6 +38,7 @@ class QueueReport(msgspec.Struct, rename="camel"):
     missed: int
     refused: int
     blocked: str
+    at_ms: int  # when the replicator wrote this, 0 before it did
     is_at_least_once: bool  # whether a crash may double copies, as the target does not look for those it has
 
 
@@ -67,6 +68,11 @@ class LinkReport(msgspec.Struct, rename="camel"):
         """Messages that the target lacks."""
         return sum(queue.lag for queue in self.queues)
 
+    @property
+    def lag_s(self) -> float:
+        """Age of the oldest last copy of a queue that lacks messages, s."""
+        return max((queue.lag_s for queue in self.queues), default=0.0)
+
 
 async def link_report(
     config: LinkConfig,
@@ -90,19 +96,41 @@ async def link_report(
         moves = ends is not None and {key: one.max_offset for key, one in ends.items()} != {
             key: one.max_offset for key, one in before.items()
         }
-    known = _checkpoints(target, config.source)
+    queues = _queues(target, config.source, ends, await _unchecked_topics(target), clock)
+    report = LinkReport(config.source, config.target, ends is not None, moves, queues)
+    if with_groups and ends is not None:
+        report.groups = await _groups(config, source, target)
+    return report
+
+
+async def reports_of_target(target: Cluster, clock: Clock) -> list[LinkReport]:
+    """Return the reports of all links into a cluster, by its table alone: its sources are not asked.
+
+    Raises ClientError if it does not answer.
+    """
+    if not await target.open_table(create=False):
+        return []
     at_least_once = await _unchecked_topics(target)
-    queues = [
+    links = sorted(record.link.source for record in target.records.values() if record.link is not None)
+    return [
+        LinkReport(source, target.name, False, False, _queues(target, source, None, at_least_once, clock))
+        for source in links
+    ]
+
+
+def _queues(
+    target: Cluster, source: str, ends: Mapping[MessageQueue, TopicOffset] | None, at_least_once: set[str] | None,
+    clock: Clock,
+) -> list[QueueReport]:  # fmt: skip
+    """Return the reports of the queues of a link; `ends` are the extents at the source, None if it was not asked."""
+    known = _checkpoints(target, source)
+    return [
         _queue(
             place, known.get(place), None if ends is None else ends.get(place), clock,
             at_least_once is None or place.topic in at_least_once or place.topic.startswith(RETRY_PREFIX),
         )
         for place in sorted(known.keys() | (ends or {}).keys())
     ]  # fmt: skip
-    report = LinkReport(config.source, config.target, ends is not None, moves, queues)
-    if with_groups and ends is not None:
-        report.groups = await _groups(config, source, target)
-    return report
 
 
 async def _ends(source: Cluster, config: LinkConfig) -> dict[MessageQueue, TopicOffset] | None:
@@ -146,7 +174,7 @@ def _queue(
     lag_s = (clock.wall_ms() - known.copied_ms) / 1000 if lag and known.copied_ms else 0.0
     return QueueReport(
         place.topic, place.broker_name, place.queue_id, known.next_offset, end, lag, lag_s, known.missed,
-        known.refused, known.blocked, is_at_least_once,
+        known.refused, known.blocked, known.at_ms, is_at_least_once,
     )  # fmt: skip
 
 

@@ -23,12 +23,14 @@ _QUEUE: Final = ("source", "target", "topic", "broker", "queue")
 
 
 class Replication:
-    """Replicator `owner`.  `fail` gets the error that ends it."""
+    """Replicator `owner`, a name that no other one has.  `fail` gets the error that ends it."""
 
     def __init__(
         self, config: Config, owner: str, clock: Clock, fail: Callable[[SprocketError], None] = lambda error: None
     ) -> None:
-        self.clusters = {name: Cluster(name, each, clock) for name, each in config.clusters.items()}
+        self.clusters = {
+            name: Cluster(name, each.client_settings(clock), clock) for name, each in config.clusters.items()
+        }
         self.links = [
             ReplicationLink(
                 each, self.clusters[each.source], self.clusters[each.target], owner, clock, self._copier_of,
@@ -74,6 +76,7 @@ class Replication:
         for link in self.links:
             try:
                 await link.save()
+                await link.lease.release()
             except SprocketError as error:
                 logger.warning("event=checkpoint_failed link=%s reason=%r", link, str(error))
         for cluster in self.clusters.values():

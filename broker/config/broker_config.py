@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from broker.config.acting_settings import ActingSettings
+from broker.config.beside_settings import BesideSettings
 from broker.config.cold_settings import ColdSettings
 from broker.config.controller_settings import ControllerSettings
 from broker.config.idempotence_settings import IdempotenceSettings
@@ -19,7 +20,6 @@ from broker.config.metric_switches import MetricSwitches
 from broker.config.overload_settings import OverloadSettings
 from broker.config.pop_settings import PopSettings
 from broker.config.security_settings import SecuritySettings
-from broker.config.table_settings import TableSettings
 from sprocket.common.config.setting_fields import bool_setting as _bool
 from sprocket.common.config.setting_fields import int_setting as _int
 from sprocket.common.config.setting_fields import text_setting as _str
@@ -48,7 +48,7 @@ class BrokerConfig(
     ActingSettings,
     ControllerSettings,
     SecuritySettings,
-    TableSettings,
+    BesideSettings,
     OverloadSettings,
     IdempotenceSettings,
     ColdSettings,

@@ -16,6 +16,7 @@ FIXED_KEYS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Names a place: a remote request must not make the server read, write, listen or connect elsewhere.": (
         "storePathRootDir", "storePathCommitLog", "kvConfigPath", "authConfigPath", "tableTopicsConfigPath",
+        "replicationConfigPath",
         "controllerStorePath", "controllerRaftPortOffset", "storePathEpochFile",
         "metricsPromExporterPort", "metricsPromExporterHost", "metricsGrpcExporterTarget",
         "rocketmqHome", "bindAddress", "listenPort", "haListenPort", "namesrvAddr", "haMasterAddress",

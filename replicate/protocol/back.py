@@ -30,8 +30,10 @@ class Back:
         copied = self.copied.get(queue, 0)
         if copied == NO_LINK:
             return NO_LINK
-        for limit, until in (self._waiting.setdefault(queue, (copied, end)), (copied, end)):
+        # That of the look before, as a rule: under load this link is always a little behind the end.
+        for limit, until in (self._waiting.pop(queue, (0, 0)), (copied, end)):
             if read_to >= until:
                 self._limits[queue] = max(limit, self._limits.get(queue, 0))
-                self._waiting.pop(queue, None)
+            else:
+                self._waiting.setdefault(queue, (limit, until))
         return self._limits.get(queue, 0)

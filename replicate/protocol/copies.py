@@ -1,6 +1,6 @@
 """Copies of messages: their properties, and which of them one request may hold.
 
-A copy keeps id, keys, tag, user properties, the stored (compressed) body, flag and number of deliveries.  A delayed
+A copy keeps id, keys, tag, user properties, the body as it is stored, flag and number of deliveries.  A delayed
 message is copied when it has been delivered, without its delay.  A message of a transaction is copied when it is
 committed: readers of real topics see no others.
 """
@@ -11,6 +11,7 @@ from hashlib import sha1
 from typing import Final
 
 from replicate.protocol.marks import MARK, Mark, check_of, is_wanted, mark_in
+from sprocket.client.compression import Compression, compress
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.limits import MAX_BATCH_MESSAGES
 from sprocket.remoting.message import properties as names
@@ -28,6 +29,8 @@ _ALONE: Final = frozenset({names.INNER_MULTI_DISPATCH, names.PRIORITY, names.LIT
 # Bytes of a record beside body, properties and topic, about.
 _RECORD_BYTES: Final = 128
 _MAX_STREAM: Final = 80
+# That of producers.  Source: RocketMQ, `DefaultMQProducer`, `rocketmq.message.compressLevel`.
+_LEVEL: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,13 @@ class Portion:
     echoes: Sequence[tuple[int, int]]
 
 
-def copy_of(message: ReceivedMessage, queue: SourceQueue, mark: Mark | None, epoch: int) -> Copy:
-    """Return the copy of a message of `queue`, which has `mark` if it is a copy itself."""
+def copy_of(
+    message: ReceivedMessage, queue: SourceQueue, mark: Mark | None, epoch: int, *, compresses: bool = False
+) -> Copy:
+    """Return the copy of a message of `queue`, which has `mark` if it is a copy itself.
+
+    With `compresses` its body is compressed by zlib, which all of RocketMQ's clients read, if it is not yet.
+    """
     kept = names.parse_for_copy(message.stored_properties)
     properties = {name: value for name, value in kept.items() if name not in _NOT_COPIED}
     if names.LITE_TOPIC in properties:
@@ -92,16 +100,18 @@ def copy_of(message: ReceivedMessage, queue: SourceQueue, mark: Mark | None, epo
     properties[MARK] = Mark(path, check, queue.broker_name, queue.queue_id, message.queue_offset).encode()
     properties[names.IDEMPOTENCE_ID] = names.sequence_id(queue.stream(epoch), message.queue_offset)
     is_alone = queue.topic.startswith(RETRY_PREFIX) or not message.stored_body or not _ALONE.isdisjoint(properties)
+    body, flags = message.stored_body, message.sys_flag & _KEPT_FLAGS
+    if compresses and body and not flags & SysFlag.COMPRESSED:
+        body, flags = compress(body, Compression.ZLIB, _LEVEL)
     return Copy(
-        message.queue_offset, message.stored_body, names.encode(properties), message.flag,
-        message.sys_flag & _KEPT_FLAGS, message.born_timestamp_ms, message.store_timestamp_ms, check,
-        message.reconsume_times, is_alone,
+        message.queue_offset, body, names.encode(properties), message.flag, flags, message.born_timestamp_ms,
+        message.store_timestamp_ms, check, message.reconsume_times, is_alone,
     )  # fmt: skip
 
 
 def portion(
     messages: Iterable[ReceivedMessage], queue: SourceQueue, target: str, epoch: int, *,
-    forwards: bool, max_bytes: int, max_messages: int = MAX_BATCH_MESSAGES,
+    forwards: bool, max_bytes: int, max_messages: int = MAX_BATCH_MESSAGES, compresses: bool = False,
 ) -> Portion:  # fmt: skip
     """Return what one request takes of `messages`, which are in order: at least one of them.
 
@@ -113,18 +123,35 @@ def portion(
     for message in messages:
         mark = mark_in(queue.topic, message.stored_properties)
         if is_wanted(mark, queue.cluster, target, forwards=forwards):
-            copy = copy_of(message, queue, mark, epoch)
+            copy = copy_of(message, queue, mark, epoch, compresses=compresses)
             size_bytes += copy.size_bytes
             if copies and (
                 size_bytes > max_bytes or len(copies) >= max_messages or not _fit(copies[0], copy)
             ):  # fmt: skip
                 break
             copies.append(copy)
-        elif mark is not None and mark.source == target and mark.queue_id == queue.queue_id:
-            echoes.append((message.queue_offset, mark.offset))
+        elif (echo := _echo(message, mark, queue, target)) is not None:
+            echoes.append(echo)
         taken += 1
         next_offset = message.queue_offset + 1
     return Portion(copies, next_offset, taken, echoes)
+
+
+def mark_of(queue: SourceQueue, message: ReceivedMessage) -> Mark | None:
+    """Return the mark of a copy of a message of `queue`; None for another message."""
+    mark = mark_in(queue.topic, message.stored_properties)
+    origin = None if mark is None else SourceQueue(mark.source, queue.topic, mark.broker_name, mark.queue_id)
+    return mark if origin == queue else None
+
+
+def echo_of(message: ReceivedMessage, queue: SourceQueue, target: str) -> tuple[int, int] | None:
+    """Return (offset here, offset in the target's queue) of a message that came from there; None for another one."""
+    return _echo(message, mark_in(queue.topic, message.stored_properties), queue, target)
+
+
+def _echo(message: ReceivedMessage, mark: Mark | None, queue: SourceQueue, target: str) -> tuple[int, int] | None:
+    is_echo = mark is not None and mark.source == target and mark.queue_id == queue.queue_id
+    return (message.queue_offset, mark.offset) if mark is not None and is_echo else None
 
 
 def _fit(first: Copy, other: Copy) -> bool:

@@ -3,6 +3,9 @@
 A run of `length` messages from `source` on lies in the target from `target` on.  In an exact run neighbours are
 neighbours.  Of another run only is known that none of its messages lies before `target`.  An exact run that goes on
 costs nothing, so the map of a target that only the replicator writes to has one run, and every offset is exact.
+
+Where applications write to both queues, runs are short.  Old ones are joined, and a joined run is not exact: it has at
+most half as many messages as follow it in the map.  So a group repeats at most half of what it is behind.
 """
 
 from collections.abc import Sequence
@@ -69,14 +72,14 @@ class OffsetMap:
             self._append(Run(source, floor, source_end - source, False))
         self.target_end = max(self.target_end, target_end)
 
-    def cut(self, source: int) -> None:
-        """Forget what is known of messages from `source` on: the target has lost them."""
+    def cut(self, source: int, target_end: int = 0) -> None:
+        """Forget what is known of messages from `source` on; the last copy lies before `target_end`."""
         kept = [run for run in self._runs if run.source < source]
         if kept:
             last = kept[-1]
             kept[-1] = last._replace(length=min(last.length, source - last.source))
         self._runs = kept
-        self.target_end = max((run.target + run.length for run in kept if run.is_exact), default=0)
+        self.target_end = target_end
         self.echo_end = min(self.echo_end, 0)
 
     def translate(self, offset: int) -> int:
@@ -84,7 +87,7 @@ class OffsetMap:
 
         No message from `offset` on lies before it.  Messages before `offset` may lie after it: they are repeated.
         """
-        found = self.target_end
+        found = max(self.target_end, self.echo_end)
         for run in reversed(self._runs):
             if run.source + run.length <= offset:
                 break
@@ -98,11 +101,20 @@ class OffsetMap:
             self._thin()
 
     def _thin(self) -> None:
-        """Join the older half of the runs in pairs; what is near the end stays exact."""
-        half = self._max_runs // 2 & ~1
-        older, newer = self._runs[:half], self._runs[half:]
-        joined = [
-            Run(first.source, min(first.target, second.target), second.source + second.length - first.source, False)
-            for first, second in zip(older[::2], older[1::2], strict=True)
-        ]
-        self._runs = joined + newer
+        """Join neighbours, from the end on, where the joined run is at most half as long as what follows it."""
+        end, kept = self.source_end, [self._runs.pop()]
+        while self._runs:
+            older, newer = self._runs.pop(), kept[-1]
+            joined = _joined(older, newer)
+            # So many runs are enough for 10^8 messages; a longer map joins its oldest ones.
+            is_full = len(kept) > self._max_runs * 3 // 4
+            if is_full or 2 * joined.length <= end - (joined.source + joined.length):
+                kept[-1] = joined
+            else:
+                kept.append(older)
+        self._runs = kept[::-1]
+
+
+def _joined(older: Run, newer: Run) -> Run:
+    length = newer.source + newer.length - older.source
+    return Run(older.source, min(older.target, newer.target), length, False)

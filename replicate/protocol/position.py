@@ -7,7 +7,7 @@ it may lack the end of the log, and for `HOLDS_S` without an answer, because ano
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -50,6 +50,18 @@ class Found:
     offset: int
 
 
+class Stretch(NamedTuple):
+    """Messages of the source from `source` to before `source_end` that the map lacks.
+
+    Their copies lie in the target's queue from `begin` to before `end`, the last one just before `end`.
+    """
+
+    source: int
+    source_end: int
+    begin: int
+    end: int
+
+
 class Position:
     """Position of one queue while a replicator copies it."""
 
@@ -88,25 +100,40 @@ class Position:
             return False
         return target_end <= self.floor or target_begin <= self.floor
 
-    def locate(self, found: Found | None, target_end: int, *, was_lost: bool, session: object, now_s: float) -> None:
-        """Take the result of the search: of the whole queue if the target lost copies."""
+    def locate(
+        self, found: Found | None, target_end: int, *, was_lost: bool, session: object, now_s: float
+    ) -> Stretch | None:
+        """Take the result of the search: of the whole queue if the target lost copies.
+
+        Return the stretch that must be read, and then closed; None if the position is known.
+        """
         self._session, self._known_s = session, now_s
         if found is None:
             if was_lost:
                 self.map.cut(0)
                 self.has_copies = False
                 self.next_offset = self.start
-            return
+            return None
         after = found.mark.offset + 1
-        is_last_known = self.has_copies and found.offset == self.floor
-        self.has_copies = True
-        if is_last_known:
+        if self.has_copies and found.offset == self.floor:
             self.next_offset = max(self.next_offset, after)  # what follows it was left out
-            return
+            return None
         if after < self.map.source_end:
-            self.map.cut(after)
-        self.map.cover(self.map.source_end or self.start, after, found.offset + 1)
-        self.next_offset = after
+            self.map.cut(after, found.offset + 1)
+        self.next_offset = max(self.map.source_end or self.start, min(self.next_offset, after))
+        return Stretch(self.next_offset, after, self.map.target_end, found.offset + 1)
+
+    def place(self, offset: int, place: int, *, is_echo: bool = False) -> None:
+        """Record where a message of a stretch lies; they come in order."""
+        self.map.add(offset, place, is_echo=is_echo)
+        self.has_copies = self.has_copies or not is_echo
+        self.next_offset = max(self.next_offset, offset + 1)
+
+    def close(self, stretch: Stretch) -> None:
+        """Go on after a stretch.  What was not read of it is known only as a whole."""
+        self.map.cover(self.next_offset, stretch.source_end, stretch.end)
+        self.has_copies = True
+        self.next_offset = max(self.next_offset, stretch.source_end)
 
     def sent(self, offsets: Sequence[int], first_place: int, echoes: Sequence[tuple[int, int]], now_s: float) -> None:
         """Record that messages `offsets` of the source lie in the target from `first_place` on.
@@ -129,4 +156,4 @@ class Position:
         self.next_offset = offset
         self.start = min(self.start, offset)
         self.epoch += 1
-        self.map.cut(offset)
+        self.map.cut(offset, self.map.target_end)

@@ -18,6 +18,8 @@ MAX_MESSAGES: Final = 1024
 MAX_PULLS: Final = 128
 # After so many ranges that came whole, the broker may give more than it did.
 _WHOLE: Final = 64
+# Taken for the size of a message before the first one.
+_FIRST_MESSAGE_BYTES: Final = 4096
 
 
 class Range(NamedTuple):
@@ -33,20 +35,46 @@ class Range(NamedTuple):
         return self.offset + self.length
 
 
-class ReadAhead:
-    """Pulls from `offset` on; at most about `ahead_bytes` of messages are held or under way."""
+class AheadBudget:
+    """Bytes that the readers of a link may hold or have asked for: of all about `total_bytes`, of each `reader_bytes`.
 
-    def __init__(self, offset: int, ahead_bytes: Callable[[], int]) -> None:
+    One half is shared evenly, so no reader waits for another one: one that has no more than its share may ask for as
+    much again.  The other half is for those that ask first.  A broker gives at least one message, whatever its size.
+    """
+
+    def __init__(self, total_bytes: int, reader_bytes: int, readers: Callable[[], int]) -> None:
+        self.taken_bytes = 0.0
+        self._half_bytes = total_bytes // 2
+        self._reader_bytes = reader_bytes
+        self._readers = readers
+
+    @property
+    def share_bytes(self) -> int:
+        """Bytes that each reader may always have."""
+        return min(self._half_bytes // (2 * max(1, self._readers())), self._reader_bytes)
+
+    def admits(self, own_bytes: float) -> bool:
+        """Return whether a reader that has `own_bytes` may ask for more."""
+        if self.taken_bytes <= self._half_bytes:
+            return own_bytes <= self._reader_bytes
+        return own_bytes <= self.share_bytes
+
+
+class ReadAhead:
+    """Pulls from `offset` on, as far as `budget` admits them."""
+
+    def __init__(self, offset: int, budget: AheadBudget) -> None:
         self.ready: deque[ReceivedMessage] = deque()  # in order, without a gap
         self.next_offset = offset  # after `ready`
-        self._ahead_bytes = ahead_bytes
-        self._held_bytes = 0
-        self._message_bytes = 0.0  # of a message, about
+        self.end = offset  # of the queue, as far as it is known
+        self._budget = budget
+        self._own_bytes = 0.0  # held or asked for
+        self._message_bytes: float = _FIRST_MESSAGE_BYTES  # of a message, about
         self._asked = offset  # the first offset that no pull has asked for
-        self._end = offset  # of the queue, as far as it is known
         self._stride = MAX_MESSAGES
         self._whole = 0
         self._under_way = 0
+        self._reserved: dict[int, float] = {}  # bytes of the pulls under way, by offset
         self._gaps: deque[Range] = deque()
         self._early: dict[int, tuple[int, Sequence[ReceivedMessage]]] = {}  # by offset: where it ends, messages
 
@@ -54,22 +82,38 @@ class ReadAhead:
         """Return a pull to send now; None while enough is under way or held."""
         if self._gaps:
             found = self._gaps.popleft()
-        elif self._held_bytes + self._under_way * self._stride * self._message_bytes > self._ahead_bytes():
+        elif not self._budget.admits(self._own_bytes):
             return None
-        elif self._asked < self._end and self._under_way < MAX_PULLS:
-            found = Range(self._asked, min(self._stride, self._end - self._asked))
+        elif self._asked < self.end and self._under_way < MAX_PULLS:
+            found = Range(self._asked, min(self._stride, self._most(), self.end - self._asked))
             self._asked = found.end
         elif self._under_way == 0:
-            found = Range(self._asked, MAX_MESSAGES, waits=True)
+            found = Range(self._asked, self._most(), waits=True)
         else:
             return None
         self._under_way += 1
+        if not found.waits:
+            self._reserved[found.offset] = found.length * self._message_bytes
+            self._take_bytes(self._reserved[found.offset])
         return found
+
+    def _most(self) -> int:
+        """Return how many messages a pull may ask for."""
+        return max(1, min(MAX_MESSAGES, int(self._budget.share_bytes / self._message_bytes)))
+
+    def _take_bytes(self, size_bytes: float) -> None:
+        self._own_bytes += size_bytes
+        self._budget.taken_bytes += size_bytes
+
+    def close(self) -> None:
+        """Return what it has to the budget; no answer may come any more."""
+        self._take_bytes(-self._own_bytes)
 
     def take(self, pull: Range, messages: Sequence[ReceivedMessage], next_offset: int, end: int) -> None:
         """Take the answer to a pull: the broker goes on at `next_offset`, and its queue ends at `end`."""
         self._under_way -= 1
-        self._end = max(self._end, end)
+        self.end = max(self.end, end)
+        self._take_bytes(-self._reserved.pop(pull.offset, 0.0))
         messages = [message for message in messages if pull.offset <= message.queue_offset < pull.end]
         next_offset = max(pull.offset, min(next_offset, pull.end))
         self._learn(pull, messages, next_offset)
@@ -86,16 +130,16 @@ class ReadAhead:
     def drop(self, count: int) -> None:
         """Forget the first messages of `ready`."""
         for _ in range(count):
-            self._held_bytes -= self.ready.popleft().size_bytes
+            self._take_bytes(-self.ready.popleft().size_bytes)
 
     def _learn(self, pull: Range, messages: Sequence[ReceivedMessage], next_offset: int) -> None:
         count = next_offset - pull.offset
         if messages:
             size_bytes = sum(message.size_bytes for message in messages)
-            self._held_bytes += size_bytes
-            self._message_bytes = size_bytes / len(messages)
+            self._take_bytes(size_bytes)
+            self._message_bytes = max(1.0, size_bytes / len(messages))
         if pull.waits or count < pull.length:
-            if next_offset < self._end:
+            if next_offset < self.end:
                 self._stride, self._whole = max(1, count), 0
         elif pull.length == self._stride:
             self._whole += 1

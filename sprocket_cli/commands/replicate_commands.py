@@ -4,6 +4,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -34,7 +35,12 @@ def replicate() -> None:
 
 @replicate.command("run")
 @_config_option
-@click.option("--name", default=socket.gethostname, help="Name of this replicator.  [default: the host's name]")
+@click.option(
+    "--name",
+    default=lambda: f"{socket.gethostname()}-{token_hex(4)}",
+    show_default="the host's name and a random part",
+    help="Name of this replicator, which no other one may have.  With a fixed one it goes on at once after a crash.",
+)
 @log_level_option
 @json_option
 def run_links(path: Path, name: str, log_level: str, as_json: bool) -> None:
@@ -181,10 +187,12 @@ def _with_clusters(path: Path, work: "Callable[[Config, dict[str, Cluster]], Awa
         from replicate.cluster import Cluster
         from sprocket.common.clock import SystemClock
 
+        clock = SystemClock()
         async with AsyncExitStack() as stack:
             clusters = {}
             for name, each in config.clusters.items():
-                clusters[name] = await stack.enter_async_context(Cluster(name, each, SystemClock()))
+                cluster = Cluster(name, each.client_settings(clock), clock)
+                clusters[name] = await stack.enter_async_context(cluster)
             return await work(config, clusters)
 
     return run(session())

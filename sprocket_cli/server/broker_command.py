@@ -25,11 +25,11 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     from sprocket.common.config.configuration_file import ConfigurationFile
     from sprocket.common.errors import ConfigError
     from sprocket.remoting.tls.settings import TlsSettings
+    from sprocket_cli.server.beside_processes import processes_beside
     from sprocket_cli.server.dledger_mode import dledger_mode
     from sprocket_cli.server.health_server import HealthServer, broker_conditions
     from sprocket_cli.server.server_log import ServerLog
     from sprocket_cli.server.server_process import Process, Server
-    from sprocket_cli.server.table_process import TableProcess
     from store.config.store_config import StoreConfig
 
     config, tls = configuration.of(BrokerConfig), configuration.of(TlsSettings)
@@ -53,8 +53,7 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     broker.config.on_update.append(log.follow(lambda: broker.config.broker))
     health.watch(broker_conditions(broker))
     servers.append(lambda: broker)
-    if config.keeps_tables:
-        servers.append(lambda: TableProcess(config, store, SystemClock()))
+    servers += processes_beside(config, store, SystemClock())
     sys.exit(process.run(servers, lambda: broker_line(broker, as_json)))
 
 

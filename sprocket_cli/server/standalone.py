@@ -122,10 +122,10 @@ def run_standalone(
     from sprocket.common.clock import SystemClock
     from sprocket.common.config.configuration_file import ConfigurationFile
     from sprocket.remoting.tls.settings import TlsSettings
+    from sprocket_cli.server.beside_processes import processes_beside
     from sprocket_cli.server.health_server import HealthServer, broker_conditions
     from sprocket_cli.server.server_log import ServerLog
     from sprocket_cli.server.server_process import Process, Server
-    from sprocket_cli.server.table_process import TableProcess
     from store.config.store_config import StoreConfig
 
     log = ServerLog(configuration.of(BrokerConfig), log_level)
@@ -166,8 +166,7 @@ def run_standalone(
 
     health = HealthServer(configuration.of(BrokerConfig), host)
     servers: list[Callable[[], Server]] = [lambda: health, lambda: _OnPort(name_server, "--namesrv-port"), make_broker]
-    if configuration.of(BrokerConfig).keeps_tables:
-        servers.append(lambda: TableProcess(brokers[0].config.broker, store, SystemClock()))
+    servers += processes_beside(configuration.of(BrokerConfig), store, SystemClock())
     if beside.proxy_port is not None:
         servers.append(make_proxy)
     if beside.dashboard_port is not None:

@@ -80,6 +80,7 @@ def pages(made: Scene) -> dict[str, str]:
         "schedules": "/schedules",
         "namespaces": "/namespaces",
         "quotas": "/quotas",
+        "replication": "/replication",
         "login": "/login",
         "error": "/topic?topic=Nowhere",
     }

@@ -29,6 +29,7 @@ async def test_every_page_needs_a_login(guarded: Broker) -> None:
             "/schedules",
             "/namespaces",
             "/quotas",
+            "/replication",
         ):
             page = await visitor.get(path)
             assert page.status == 303 and page.location.startswith("/login?next="), path

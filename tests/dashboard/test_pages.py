@@ -7,10 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 import sprocket
+from replicate.cluster import Cluster
+from replicate.protocol.copies import SourceQueue
+from replicate.protocol.position import Checkpoint
+from replicate.records import Link, Record, link_key, queue_key
 from sprocket import ConsumeFrom, Consumer, Message, Producer
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.trace.recorder import TraceSettings
+from sprocket.common.clock import SystemClock
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.message.topic_names import dlq_topic
@@ -188,6 +194,20 @@ async def test_quotas_are_shown_set_and_deleted(broker: Broker) -> None:
         assert refused.status == 400 and "messages_in is" in refused.text
         assert "is deleted on" in (await visitor.post("/quotas/delete", name="topic:Limited")).text
         assert "There is no quota" in (await visitor.get("/quotas", part="limited")).text
+
+
+async def test_links_from_other_clusters_are_shown_with_what_is_missing(broker: Broker) -> None:
+    queue, now_ms = SourceQueue("<east>", "Shipped", "broker-a", 0), SystemClock().wall_ms()
+    late = Checkpoint("broker-a", 0, 0, 70, source_end=100, copied_ms=now_ms - 90_000, blocked="the target is <full>")
+    settings = ClientSettings(namesrv=broker.namesrv)
+    async with running(broker.namesrv) as (_, visitor), Cluster("west", settings, SystemClock()) as west:
+        assert "No link leads into this cluster" in (await visitor.get("/replication")).text
+        await west.open_table(create=True)
+        await west.put(link_key("<east>"), Record(link=Link("<east>", False, now_ms)))
+        await west.put(queue_key(queue), Record(queue=late))
+        page = await visitor.get("/replication", part="ship")
+    assert "&lt;east&gt;" in page.html and "Shipped" in page.text and "1 stand still" in page.text
+    assert " 30 1 min 30 s " in page.text and "the target is <full>" in page.text
 
 
 async def test_namespaces_are_shown_and_limited(broker: Broker) -> None:

@@ -43,7 +43,8 @@ async def test_bodies_keys_tags_and_properties_are_escaped(broker: Broker) -> No
 @pytest.mark.parametrize(
     "path", ["/topics?name=", "/topic?topic=", "/groups?name=", "/group?group=", "/messages?topic=", "/messages?key=",
              "/dead-letters?group=", "/offsets?group=g&topic=", "/send?topic=", "/login?next=", "/topics?kind=",
-             "/schedules?part=", "/quotas?part=", "/quotas?edit=", "/namespaces?part=", "/namespaces?edit="],
+             "/schedules?part=", "/quotas?part=", "/quotas?edit=", "/replication?part=",
+             "/namespaces?part=", "/namespaces?edit="],
 )  # fmt: skip
 async def test_fields_of_addresses_are_escaped(broker: Broker, path: str) -> None:
     async with (
@@ -151,7 +152,7 @@ async def test_one_dead_broker_breaks_no_page(broker: Broker) -> None:
             for path, fields in (
                 ("/topics", {"name": "Alive"}), ("/topic", {"topic": "Alive"}), ("/groups", {}),
                 ("/group", {"group": "g"}), ("/charts", {}), ("/accounts", {}), ("/schedules", {}),
-                ("/namespaces", {}), ("/quotas", {}),
+                ("/namespaces", {}), ("/quotas", {}), ("/replication", {}),
                 ("/messages", {"topic": "Alive", "newest": "5"}),
                 ("/offsets", {"group": "g", "topic": "Alive", "to": "end"}),
             ):  # fmt: skip

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from replicate import cluster
-from replicate.config import ClusterConfig
 from replicate.records import QUEUES, TOPIC
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.common.clock import SystemClock
 from sprocket.testing import Broker
 from tests.replicate.clusters import LIMIT_S
@@ -15,7 +15,7 @@ from tests.replicate.clusters import LIMIT_S
 async def test_a_table_that_takes_longer_than_one_wait_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_TABLE_LIMIT_S", 0.001)
     with Broker() as broker:
-        async with cluster.Cluster("a", ClusterConfig(broker.namesrv), SystemClock()) as opened:
+        async with cluster.Cluster("a", ClientSettings(namesrv=broker.namesrv), SystemClock()) as opened:
             await opened.admin.create_table_topic(TOPIC, queues=QUEUES)
             is_open = False
             async with asyncio.timeout(LIMIT_S):

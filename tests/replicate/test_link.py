@@ -7,10 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 import sprocket
+from replicate.cluster import Cluster
 from replicate.protocol.offset_map import NO_ECHOES
+from replicate.records import Record, queue_key
 from replicate.service import Replication
 from sprocket import Message
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.message import ReceivedMessage
+from sprocket.common.clock import SystemClock
 from sprocket.testing import Broker
 from tests.metrics.prometheus_page import scrape_here
 from tests.replicate.clusters import LIMIT_S, config_of, replicating, two_brokers
@@ -87,7 +91,9 @@ async def test_messages_of_a_pair_in_both_directions_do_not_come_back(pair: tupl
     one, other = pair
     for broker in pair:
         broker.create_topic("Both", 2)
-    async with replicating(config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b", "b>a"])) as replication:
+    async with replicating(
+        config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b", "b>a"], "compress = true")
+    ) as replication:
         for broker in pair:
             async with sprocket.connect(broker.namesrv) as mq:
                 for number in range(50):
@@ -136,6 +142,32 @@ async def test_a_group_goes_on_at_the_target_where_it_stopped(pair: tuple[Broker
     assert found == [b"%d" % number for number in range(60, 100)]
 
 
-async def _committed(mq: sprocket.Connection, group: str) -> bool:
-    stats = await mq.admin.consume_stats(group, "Work")
+async def test_an_offset_is_exact_though_the_checkpoint_is_older_than_the_copies(pair: tuple[Broker, Broker]) -> None:
+    one, other = pair
+    one.create_topic("Again", 1)
+    config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b", "b>a"])
+    async with sprocket.connect(one.namesrv) as mq:
+        for number in range(100):
+            await mq.producer().send(Message("Again", b"%d" % number))
+        async with replicating(config) as replication:
+            await until(lambda: _copied(replication, "Again") == 100)
+            queue, copier = next(each for each in replication.links[0].copiers.items() if each[0].topic == "Again")
+        old = replace(copier.checkpoint, next_offset=0, target_end=0, has_copies=False, runs=(), echo_end=0)
+        async with Cluster("b", ClientSettings(namesrv=other.namesrv), SystemClock()) as target:
+            await target.open_table(create=False)
+            await target.put(queue_key(queue), Record(queue=old))
+        async for message in mq.consumer("again", "Again", consume_from=sprocket.ConsumeFrom.FIRST):
+            await message.ack()
+            if message.body == b"59":
+                break
+    async with replicating(config), sprocket.connect(other.namesrv) as mq, asyncio.timeout(LIMIT_S):
+        while not await _committed(mq, "again", "Again"):
+            await asyncio.sleep(0.1)
+
+
+async def _committed(mq: sprocket.Connection, group: str, topic: str = "Work") -> bool:
+    try:
+        stats = await mq.admin.consume_stats(group, topic)
+    except sprocket.ClientError:
+        return False
     return any(offsets.consumer_offset == 60 for offsets in stats.offset_table.values())

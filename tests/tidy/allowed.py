@@ -60,6 +60,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket_cli/doctor/machine_facts.py", "network"): "edge: whether a port is taken",
     ("sprocket_cli/store/backup.py", "clock"): "composition root: an injected function",
     ("sprocket_cli/commands/replicate_commands.py", "network"): "edge: the name of this host",
+    ("sprocket_cli/commands/replicate_commands.py", "randomness"): "edge: a name that no other replicator has",
     ("sprocket_cli/commands/function_commands.py", "network"): "edge: the name of this host",
     ("sprocket_cli/commands/function_commands.py", "clock"): "edge: when code is deployed, and which reports are old",
     ("sprocket_cli/server/function_processes.py", "sleep"): "edge: reports again and again",

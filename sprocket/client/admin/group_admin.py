@@ -44,6 +44,7 @@ from sprocket.remoting.headers.client import (
     GetConsumerRunningInfoRequestHeader,
     GetProducerConnectionListRequestHeader,
     LockBatchMqRequestHeader,
+    UnlockBatchMqRequestHeader,
 )
 from sprocket.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
@@ -186,6 +187,11 @@ class GroupAdmin:
         body = dumps(LockBatchRequestBody(group, client_id, mq_set=[queue]))
         response = await self._admin.ask(broker, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body)
         return queue in _decoded(response, LockBatchResponseBody).lock_ok_mq_set
+
+    async def unlock(self, broker: str, group: str, client_id: str, queue: MessageQueue) -> None:
+        """End a lock of `lock`."""
+        body = dumps(LockBatchRequestBody(group, client_id, mq_set=[queue]))
+        await self._admin.ask(broker, RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
 
     async def clone_offsets(self, source: str, target: str, topic: str) -> None:
         """Copy the offsets of `source` in every topic that it consumes to `target`, on the brokers of `topic`."""

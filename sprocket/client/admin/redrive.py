@@ -26,12 +26,11 @@ from sprocket.client.connection.topic_route import TopicRoute, topic_route
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.send.queue_choice import RoundRobin, by_sharding_key
 from sprocket.common.errors import ClientError
-from sprocket.remoting.bodies.client import LockBatchRequestBody, MessageQueue
+from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.client import UnlockBatchMqRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, dlq_topic
@@ -303,8 +302,7 @@ class Redrive:
             raise AdminError(f"another redrive of group {self._group} runs, or was cut off less than a minute ago")
 
     async def _unlock(self, queue: MessageQueue, address: str) -> None:
-        body = dumps(LockBatchRequestBody(self._done_group, self._owner, mq_set=[queue]))
-        await self._admin.ask(address, RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
+        await self._groups.unlock(address, self._done_group, self._owner, queue)
 
     async def _committed(self, group: str, queue: MessageQueue, address: str) -> int:
         """Return the committed offset; 0 if there is none."""

@@ -207,6 +207,18 @@ class Puller:
         """Send the next pull to the master, which suggests a broker: the suggested one is unreachable or refuses."""
         self._suggested_id = MASTER_ID
 
+    def note_failure(self, error: Exception) -> None:
+        """Log the first failure of several, and ask for the topic's routes again."""
+        if self._instance.outages.failed(("pull", self._queue), error):
+            logger.warning("event=pull_failed queue=%s reason=%r", queue_name(self._queue), str(error))
+        self._instance.request_refresh(self._queue.topic)
+
+    def note_success(self) -> None:
+        """Log the end of failures."""
+        over = self._instance.outages.succeeded(("pull", self._queue))
+        if over is not None:
+            logger.info("event=pull_recovered queue=%s after_s=%.1f failures=%d", queue_name(self._queue), *over)
+
     def result(self, response: ReceivedResponse, subscription: SubscriptionData, offset: int) -> PullResult:
         """Return the result of a pull from `offset`.  Raises BrokerRefused, ProtocolError, ValidationError."""
         status = _STATUS.get(response.code)
@@ -377,10 +389,7 @@ class PullLoop:
 
     def _succeeded(self) -> None:
         self._backoff.reset()
-        queue = self.process_queue.queue
-        over = self._instance.outages.succeeded(("pull", queue))
-        if over is not None:
-            logger.info("event=pull_recovered queue=%s after_s=%.1f failures=%d", queue_name(queue), *over)
+        self._puller.note_success()
 
     def _took(self, result: PullResult, pull: "_Pull") -> None:
         held = self.process_queue
@@ -391,12 +400,10 @@ class PullLoop:
             self._deliver(held, result.messages)
 
     async def _back_off(self, error: Exception) -> None:
-        queue = self.process_queue.queue
         if isinstance(error, BrokerRefused) and error.code == ResponseCode.FLOW_CONTROL:
             await pause(_FLOW_CONTROL_S)
             return
-        if self._instance.outages.failed(("pull", queue), error):
-            logger.warning("event=pull_failed queue=%s reason=%r", queue_name(queue), str(error))
+        self._puller.note_failure(error)
         if isinstance(error, BrokerRefused) and error.code in (
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
@@ -405,5 +412,4 @@ class PullLoop:
         ):
             # The broker was restarted and does not know this group yet.
             await self._instance.heartbeat_all()
-        self._instance.request_refresh(queue.topic)
         await self._backoff.pause()

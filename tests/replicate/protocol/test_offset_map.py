@@ -1,6 +1,6 @@
 """Translation of offsets."""
 
-from replicate.protocol.offset_map import OffsetMap, Run
+from replicate.protocol.offset_map import MAX_RUNS, OffsetMap, Run
 
 
 def test_neighbours_that_stay_neighbours_are_one_exact_run() -> None:
@@ -23,7 +23,7 @@ def test_echoes_bound_the_translation_too() -> None:
     offsets = OffsetMap()
     offsets.add(0, 7, is_echo=True)
     offsets.add(1, 3)
-    assert [offsets.translate(offset) for offset in (0, 1, 2)] == [3, 3, 4]
+    assert [offsets.translate(offset) for offset in (0, 1, 2)] == [3, 3, 8]
 
 
 def test_a_map_stays_bounded_and_its_end_exact() -> None:
@@ -36,8 +36,25 @@ def test_a_map_stays_bounded_and_its_end_exact() -> None:
         assert offsets.translate(offset) <= 2 * offset
 
 
+def test_a_group_repeats_at_most_half_of_what_it_is_behind() -> None:
+    offsets, count = OffsetMap(), 30_000
+    for number in range(count):
+        offsets.add(number, 2 * number)
+    assert len(offsets.runs) <= MAX_RUNS
+    for offset in range(count):
+        repeated = offset - (offsets.translate(offset) + 1) // 2
+        assert 0 <= 2 * repeated <= count - offset
+
+
+def test_a_group_that_has_read_all_that_came_back_repeats_nothing() -> None:
+    offsets = OffsetMap(echo_end=0)
+    for number in range(10):
+        offsets.add(number, number, is_echo=True)
+    assert offsets.translate(10) == 10
+
+
 def test_what_the_target_lost_is_forgotten() -> None:
     offsets = OffsetMap((Run(0, 100, 50, True),), 150)
-    offsets.cut(20)
+    offsets.cut(20, 120)
     assert offsets.runs == (Run(0, 100, 20, True),)
     assert offsets.translate(30) == offsets.target_end == 120

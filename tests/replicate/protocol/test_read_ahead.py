@@ -5,13 +5,17 @@ from random import Random
 
 import pytest
 
-from replicate.protocol.read_ahead import MAX_PULLS, Range, ReadAhead
+from replicate.protocol.read_ahead import MAX_PULLS, AheadBudget, Range, ReadAhead
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from tests.sim.replicate.sim_cluster import received
 
 
 def message_at(offset: int) -> ReceivedMessage:
     return received(MessageQueue("T", "b", 0), offset, b"")
+
+
+def budget(reader_bytes: int) -> AheadBudget:
+    return AheadBudget(1 << 40, reader_bytes, lambda: 1)
 
 
 class _Broker:
@@ -32,7 +36,7 @@ class _Broker:
 
 def _begun(broker: _Broker) -> tuple[ReadAhead, list[Range]]:
     """Return a reader that knows the queue's end, and the pulls that it sends then."""
-    read = ReadAhead(0, lambda: 1 << 30)
+    read = ReadAhead(0, budget(1 << 30))
     first = read.next_pull()
     assert first is not None and first.waits and read.next_pull() is None
     broker.answer(read, first)
@@ -55,11 +59,11 @@ def test_what_a_queue_is_known_to_have_is_asked_for_at_once() -> None:
 def test_the_number_of_pulls_is_bounded_and_so_are_the_bytes() -> None:
     _, sent = _begun(_Broker(range(10_000), 8))
     assert len(sent) == MAX_PULLS
-    read = ReadAhead(0, lambda: 64 * message_at(0).size_bytes)
+    read = ReadAhead(0, budget(64 * message_at(0).size_bytes))
     broker, first = _Broker(range(10_000), 8), read.next_pull()
     assert first is not None
     broker.answer(read, first)
-    assert len(_sent(read)) == 8
+    assert sum(pull.length for pull in _sent(read)) == 64
 
 
 def test_answers_in_any_order_are_read_in_the_order_of_the_queue() -> None:
@@ -75,7 +79,7 @@ def test_answers_in_any_order_are_read_in_the_order_of_the_queue() -> None:
 def test_each_message_is_read_once_whatever_brokers_give(seed: int) -> None:
     random = Random(seed)
     broker = _Broker(sorted(random.sample(range(3000), random.randint(1, 3000))), 32)
-    read, got = ReadAhead(0, lambda: 4000), list[int]()
+    read, got = ReadAhead(0, budget(4000)), list[int]()
     waiting: list[Range] = []
     while len(got) < len(broker.offsets):
         broker.most = random.choice((1, 3, 8, 32, 64))
@@ -87,3 +91,27 @@ def test_each_message_is_read_once_whatever_brokers_give(seed: int) -> None:
         got += [message.queue_offset for message in list(read.ready)[:count]]
         read.drop(count)
     assert got == broker.offsets
+
+
+def test_many_queues_hold_together_what_their_link_may() -> None:
+    size_bytes, count = message_at(0).size_bytes, 200
+    total_bytes = 40 * count * size_bytes
+    shared = AheadBudget(total_bytes, total_bytes, lambda: count)
+    reads, broker = [ReadAhead(0, shared) for _ in range(count)], _Broker(range(100), 32)
+    while sum(_answered(read, broker) for read in reads):
+        pass
+    held_bytes = size_bytes * sum(len(read.ready) for read in reads)
+    assert all(read.ready for read in reads)
+    assert total_bytes // 2 <= held_bytes <= total_bytes + shared.share_bytes
+    assert shared.taken_bytes == held_bytes
+    for read in reads:
+        read.close()
+    assert shared.taken_bytes == 0
+
+
+def _answered(read: ReadAhead, broker: _Broker) -> int:
+    """Answer the pulls of what the queue has; return their number."""
+    pulls = [pull for pull in _sent(read) if pull.offset < broker.end]
+    for pull in pulls:
+        broker.answer(read, pull)
+    return len(pulls)

@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from broker.idempotence.id_window import FirstSend, IdWindow
+from replicate.ends import Bounds, Placed
 from replicate.protocol.copies import Copy, SourceQueue
 from replicate.protocol.marks import mark_in
 from replicate.protocol.position import Found
-from replicate.protocol.read_ahead import Range, ReadAhead
-from replicate.queue_copier import Bounds, Placed
+from replicate.protocol.read_ahead import AheadBudget, Range, ReadAhead
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.errors import ClientError
 from sprocket.remoting.message import properties as names
 
-_AHEAD_BYTES = 4000
+_MAX_ANSWERS = 64
 TOPIC = "T"
 BROKER = "b"
 
@@ -77,7 +77,8 @@ class SimSource:
     def __init__(self, cluster: SimCluster, queue_id: int) -> None:
         self._cluster = cluster
         self._queue = MessageQueue(TOPIC, BROKER, queue_id)
-        self._read = ReadAhead(0, lambda: _AHEAD_BYTES)
+        self._budget = AheadBudget(8000, 4000, lambda: 1)
+        self._read = ReadAhead(0, self._budget)
         self._pulls: list[Range] = []
 
     async def bounds(self) -> Bounds:
@@ -85,12 +86,17 @@ class SimSource:
         return Bounds(0, len(self._cluster.queues[self._queue.queue_id]))
 
     def seek(self, offset: int) -> None:
-        self._read, self._pulls = ReadAhead(offset, lambda: _AHEAD_BYTES), []
+        self.close()
+        self._read = ReadAhead(offset, self._budget)
 
     async def messages(self) -> Sequence[ReceivedMessage]:
         if not self._read.ready:
             await turns(self._cluster.random, 5)
             for _ in range(self._cluster.random.randint(1, 8)):
+                self._answer_one()
+            for _ in range(_MAX_ANSWERS):
+                if self._read.ready or all(pull.waits for pull in self._pulls):
+                    break
                 self._answer_one()
         return self._read.ready
 
@@ -109,6 +115,14 @@ class SimSource:
 
     def drop(self, count: int) -> None:
         self._read.drop(count)
+
+    @property
+    def end(self) -> int:
+        return self._read.end
+
+    def close(self) -> None:
+        self._read.close()
+        self._read, self._pulls = ReadAhead(0, self._budget), []
 
 
 class SimTarget:
