@@ -39,7 +39,7 @@ $(BUILD_STAMP):
 
 $(STAMP): setup.cfg pyproject.toml requirements.lock | $(BUILD_STAMP)
 	@SPROCKET_ENGINE=python PYTHONWARNINGS=ignore $(PIP) install --quiet --constraint requirements.lock --no-build-isolation \
-	  --config-settings editable_mode=compat --editable '.[server,failover,metrics,proxy,dashboard,spark,taskiq,celery,dramatiq,django,faststream,fastapi,prometheus,redis,postgresql,outbox-sqlalchemy,tier,testing,demo,dev]'
+	  --config-settings editable_mode=compat --editable '.[server,failover,metrics,proxy,dashboard,spark,taskiq,celery,dramatiq,django,faststream,fastapi,prometheus,redis,postgresql,mysql,outbox-sqlalchemy,tier,testing,demo,dev]'
 	@$(BIN)/python -m spark.runtime.java_home requirements.lock
 	@touch $@
 

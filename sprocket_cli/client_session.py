@@ -148,17 +148,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main`; turn an error of Sprocket into a message and an exit status."""
     from sprocket.common import event_loops
     from sprocket_cli.permission import refusal_in, refusal_text
+    from sprocket_cli.processes.interrupts import cancels_main_task
 
     try:
-        return event_loops.run(main)
+        with cancels_main_task():
+            return event_loops.run(main)
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
     except SprocketError as error:
         refusal = refusal_in(error)
         text = str(error) if refusal is None else refusal_text(refusal, tool_credentials())
         raise CommandFailed(text) from None
-    except KeyboardInterrupt:
-        raise click.Abort from None
 
 
 def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]") -> T:

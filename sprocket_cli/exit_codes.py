@@ -11,3 +11,5 @@ USAGE: Final = 2
 INVARIANT: Final = 70
 # The disk failed, or its files cannot be used (EX_IOERR).
 DISK: Final = 74
+# Ctrl-C ended a command, as a shell says of a program that SIGINT ended.  A server stops in order instead.
+INTERRUPTED: Final = 130

@@ -10,6 +10,7 @@ from sprocket.common.extras import missing_package
 from sprocket.common.own_packages import PackageHidden
 from sprocket.common.pause_gc import pause_gc
 from sprocket_cli import exit_codes
+from sprocket_cli.processes.interrupts import end_quietly
 
 
 def sprocket() -> None:
@@ -44,6 +45,7 @@ def mqproxy() -> None:
 
 def _run(program: str, module: str) -> None:
     """Run the command `main` of `module`; if a package is missing or hidden, print its name and exit."""
+    end_quietly()
     try:
         # Hundreds of modules are loaded, which all stay.
         with pause_gc():

@@ -1,7 +1,7 @@
-"""Wheels with the compiled engine, for both processors: made, tested in empty environments, used by `make setup`.
+"""Wheels with the compiled engine, for both processors, and one without it for any system.
 
-`make wheels` runs it.  zig compiles for either processor and links against the glibc that the tag names, so this needs
-neither a container nor a second compiler.
+They are made, tested in empty environments, and used by `make setup`.  `make wheels` runs it.  zig compiles for either
+processor and links against the glibc that the tag names, so this needs neither a container nor a second compiler.
 """
 
 import argparse
@@ -25,11 +25,15 @@ LOCK: Final = ROOT / "requirements.lock"
 MACHINES: Final = ("x86_64", "aarch64")
 # The oldest that the wheels of numpy run on.
 GLIBC: Final = "2.28"
-SEND: Final = """
+ROUND_TRIP: Final = """
 import asyncio, sys, sprocket
 async def main():
     async with sprocket.connect(sys.argv[1]) as mq:
-        print((await mq.producer().send(sprocket.Message("Wheels", b"body"))).status.name)
+        await mq.producer().send(sprocket.Message("Wheels", b"received"))
+        async for message in mq.consumer("readers", "Wheels", consume_from=sprocket.ConsumeFrom.FIRST):
+            await message.ack()
+            print(message.body.decode())
+            break
 asyncio.run(main())
 """
 
@@ -75,22 +79,33 @@ def build(python: Path, version: str, machine: str, folder: Path) -> Path:
     return Path(shutil.move(wheel, DIST / wheel.name))
 
 
-def check(interpreter: Sequence[object], folder: Path, **variables: str) -> None:
-    """Start a broker with its compiled engine and send a message, all with what `interpreter` has installed.
+def build_pure(python: Path, folder: Path) -> Path:
+    """Make the wheel without the engine, for any system; return its path."""
+    run(
+        python, "setup.py", "--quiet", "build", "--build-base", folder / "build-pure",
+        "bdist_wheel", "--bdist-dir", folder / "pure-files", "--dist-dir", folder / "made-pure",
+        changed={"SPROCKET_ENGINE": "python", "PYTHONWARNINGS": "ignore"},
+    )  # fmt: skip
+    (wheel,) = (folder / "made-pure").iterdir()
+    return Path(shutil.move(wheel, DIST / wheel.name))
+
+
+def check(interpreter: Sequence[object], folder: Path, engine: str = "native", **variables: str) -> None:
+    """Start `sprocket standalone`, send and receive, all with what `interpreter` has installed and no compiler on PATH.
 
     Raises CalledProcessError, or AssertionError if something does not respond as it should.
     """
-    native = {"SPROCKET_ENGINE": "native", **variables}
-    said = run(*interpreter, "-m", "sprocket.engine.choice", cwd=folder, changed=native)
-    assert said == "Engine: native (compiled)", said
+    own = {"SPROCKET_ENGINE": engine, "PATH": str(folder), **variables}
+    said = run(*interpreter, "-m", "sprocket.engine.choice", cwd=folder, changed=own)
+    assert said.startswith(f"Engine: {engine}"), said
     command = [*map(str, interpreter), "-m", "sprocket_cli", "standalone", "--json", "--store", str(folder / "store")]
     command += ["--port", "0", "--namesrv-port", "0", "--set", "mappedFileSizeCommitLog=16777216"]
-    with subprocess.Popen(command, cwd=folder, env=os.environ | native, stdout=subprocess.PIPE, text=True) as broker:
+    with subprocess.Popen(command, cwd=folder, env=os.environ | own, stdout=subprocess.PIPE, text=True) as broker:
         try:
             assert broker.stdout is not None
             address = json.loads(broker.stdout.readline())["namesrvAddr"]
-            said = run(*interpreter, "-c", SEND, address, cwd=folder, changed=native)
-            assert said == "SEND_OK", said
+            said = run(*interpreter, "-c", ROUND_TRIP, address, cwd=folder, changed=own)
+            assert said == "received", said
         finally:
             broker.terminate()
 
@@ -107,7 +122,8 @@ def check_foreign(python: Path, version: str, wheel: Path, sysroot: Path, folder
         *(word for glibc in ("2_28", "2_27", "2_17") for word in ("--platform", f"manylinux_{glibc}_aarch64")),
         "--platform", "manylinux2014_aarch64", f"{wheel}[server]",
     )  # fmt: skip
-    check(interpreter, folder, PYTHONPATH=str(folder / "packages"))
+    emulator = shutil.which(str(interpreter[0])) or interpreter[0]
+    check((emulator, *interpreter[1:]), folder, PYTHONPATH=str(folder / "packages"))
     return True
 
 
@@ -119,12 +135,16 @@ def make(pythons: Sequence[str], sysroot: Path | None) -> None:
             folder = Path(name)
             builder = environment(python, folder / "builder", "setuptools", "cython")
             own, foreign = (build(builder, version, machine, folder) for machine in MACHINES)
-            (folder / "own").mkdir()
-            (folder / "foreign").mkdir()
+            pure = build_pure(builder, folder)
+            for name in ("own", "pure", "foreign"):
+                (folder / name).mkdir()
+            done = "`sprocket standalone`, a send and a receive"
             check([environment(python, folder / "empty", f"{own}[server]")], folder / "own")
-            print(f"{own.name}: a broker takes a send")
+            print(f"{own.name}: {done}")
+            check([environment(python, folder / "empty", f"{pure}[server]")], folder / "pure", "python")
+            print(f"{pure.name}: {done}")
             tested = sysroot is not None and check_foreign(builder, version, foreign, sysroot, folder / "foreign")
-            print(f"{foreign.name}: {'a broker takes a send' if tested else 'not tested, for want of an interpreter'}")
+            print(f"{foreign.name}: {done if tested else 'not tested, for want of an interpreter'}")
 
 
 def engine_of(wheel: Path, wanted: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -50,6 +50,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "prometheus_client": "prometheus",
     "redis": "redis",
     "asyncpg": "postgresql",
+    "asyncmy": "mysql",
     "sqlalchemy": "outbox-sqlalchemy",
 }
 

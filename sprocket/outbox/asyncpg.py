@@ -5,8 +5,8 @@ from typing import Any
 from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import Message
 from sprocket.common.clock import Clock, SystemClock
-from sprocket.outbox.row import lock_text, new_row
-from sprocket.outbox.statements import INSERT, LOCK_KEY
+from sprocket.outbox.row import new_row
+from sprocket.outbox.statements import INSERT, key_lock
 
 
 async def add(connection: Any, message: Message, *, key: str | None = None, clock: Clock | None = None) -> None:
@@ -19,7 +19,7 @@ async def add(connection: Any, message: Message, *, key: str | None = None, cloc
     if not connection.is_in_transaction():
         raise IllegalArgument("no transaction is open; write to the outbox in `async with connection.transaction()`")
     row = new_row(message, key, (clock or SystemClock()).wall_ms())
-    lock = lock_text(row)
+    lock = key_lock(row, "postgresql")
     if lock is not None:
-        await connection.execute(LOCK_KEY, lock)
+        await connection.execute(*lock)
     await connection.execute(INSERT, *row.values())

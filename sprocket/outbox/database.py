@@ -1,20 +1,37 @@
-"""Databases that a relay reads: a SQLite file, or a PostgreSQL server by way of asyncpg."""
+"""Databases that a relay reads: a SQLite file; a server of PostgreSQL by way of asyncpg, of MySQL by way of asyncmy."""
 
 import asyncio
-import logging
+import json
+import re
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Final, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sprocket.client.errors import IllegalArgument
 from sprocket.common.errors import SprocketError
 from sprocket.common.extras import install
-from sprocket.outbox.statements import CREATE_POSTGRESQL, CREATE_SQLITE, LOCK_CLAIM, TABLE
-
-logger = logging.getLogger(__name__)
+from sprocket.outbox.row import OutboxRow
+from sprocket.outbox.statements import (
+    CLAIM,
+    CREATE_MYSQL,
+    CREATE_POSTGRESQL,
+    CREATE_SQLITE,
+    DELETE_MYSQL,
+    DELETE_POSTGRESQL,
+    DELETE_SQLITE,
+    FREE,
+    LEASE,
+    LOCK_CLAIM,
+    LOCK_SLOT,
+    LOCKS,
+    SLOTS,
+    TABLE,
+)
 
 _TIMEOUT_S: Final = 30.0
 Row = Sequence[Any]
@@ -25,25 +42,36 @@ class DatabaseUnusable(SprocketError):
 
 
 class Database(Protocol):
-    """Database of an outbox.  Methods raise DatabaseUnusable; the next call connects again."""
+    """Database of an outbox.  Each method is one transaction.
+
+    Methods raise DatabaseUnusable; the next call connects again.
+    """
 
     async def create(self) -> None:
         """Create the table unless it exists."""
         ...
 
-    async def fetch(self, statement: str, *values: object, claims: bool = False) -> list[Row]:
-        """Return the rows of `statement`, which is committed; with `claims` no other relay claims meanwhile."""
+    async def claim(self, until_ms: int, now_ms: int, limit: int) -> list[OutboxRow]:
+        """Lease up to `limit` rows until `until_ms` and return them.  No other relay claims meanwhile."""
+        ...
+
+    async def delete(self, ids: Sequence[int]) -> None:
+        """Delete the rows with these numbers."""
+        ...
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        """Return the rows of `statement`."""
         ...
 
     async def execute_many(self, statement: str, values: Iterable[Row]) -> None:
-        """Execute `statement` for each entry of `values`, all in one transaction."""
+        """Execute `statement` for each entry of `values`."""
         ...
 
     async def close(self) -> None: ...
 
 
 def open_database(url: str) -> Database:
-    """Return the database of `url`, without connecting: ``postgresql://...`` or ``sqlite:///path``.
+    """Return the database of `url`, without connecting: ``postgresql://``, ``mysql://``, ``mariadb://``, ``sqlite:///``.
 
     What SQLAlchemy adds to the scheme, as in ``postgresql+psycopg``, makes no difference.  Raises IllegalArgument.
     """
@@ -51,9 +79,14 @@ def open_database(url: str) -> Database:
     kind = scheme.partition("+")[0]
     if kind in ("postgresql", "postgres"):
         return PostgresDatabase(f"postgresql://{rest}")
+    if kind in ("mysql", "mariadb"):
+        return MysqlDatabase(mysql_arguments(url))
     if kind == "sqlite" and len(rest) > 1 and rest.startswith("/"):
         return SqliteDatabase(unquote(urlsplit(url).path[1:]))
-    raise IllegalArgument(f"database {scheme or url!r}: pass postgresql://user@host/database or sqlite:///path/to/file")
+    raise IllegalArgument(
+        f"database {scheme or url!r}: pass postgresql://user@host/database, mysql://user@host/database"
+        " or sqlite:///path/to/file"
+    )
 
 
 class SqliteDatabase:
@@ -67,7 +100,14 @@ class SqliteDatabase:
         for statement in CREATE_SQLITE:
             await self.fetch(statement)
 
-    async def fetch(self, statement: str, *values: object, claims: bool = False) -> list[Row]:
+    async def claim(self, until_ms: int, now_ms: int, limit: int) -> list[OutboxRow]:
+        # SQLite lets one write at a time, so claims need no lock.
+        return [OutboxRow(*values) for values in await self.fetch(CLAIM, until_ms, now_ms, limit)]
+
+    async def delete(self, ids: Sequence[int]) -> None:
+        await self.fetch(DELETE_SQLITE, json.dumps(ids))
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
         text = statement.replace("$", "?")
         rows: list[Row] = await self._run(lambda connection: connection.execute(text, values).fetchall())
         return rows
@@ -83,7 +123,7 @@ class SqliteDatabase:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, what)
 
     def _transact(self, what: Callable[[sqlite3.Connection], Any]) -> Any:
-        """Return the outcome of `what` in a transaction.  SQLite lets one write at a time, so claims need no lock."""
+        """Return the outcome of `what` in a transaction."""
         try:
             with closing(sqlite3.connect(self._path, timeout=_TIMEOUT_S, isolation_level=None)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -93,8 +133,52 @@ class SqliteDatabase:
             raise DatabaseUnusable(f"{self._path}: {error}") from error
 
 
-class PostgresDatabase:
-    """PostgreSQL server of `url`, over one connection.  Needs asyncpg (extra `postgresql`)."""
+Work = Callable[[Any], Coroutine[Any, Any, Any]]
+
+
+class _ServerDatabase(ABC):
+    """Database on a server, over one connection.  After an error there is a new one: the old one's state is unknown."""
+
+    def __init__(self, errors: tuple[type[Exception], ...]) -> None:
+        """`errors` are those of the driver."""
+        self._errors: tuple[type[Exception], ...] = (OSError, TimeoutError, *errors)
+        self._connection: Any = None
+        self._lock = asyncio.Lock()  # a connection executes one statement at a time
+
+    @abstractmethod
+    async def _connect(self) -> Any:
+        """Return a new connection."""
+
+    @abstractmethod
+    async def _execute(self, connection: Any, work: Work) -> Any:
+        """Return the outcome of `work` in a transaction."""
+
+    @abstractmethod
+    def _end(self, connection: Any) -> None:
+        """Close `connection` at once."""
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._end(self._connection)  # nothing is open on it
+            self._connection = None
+
+    async def _transact(self, work: Work) -> Any:
+        async with self._lock:
+            try:
+                async with asyncio.timeout(_TIMEOUT_S):
+                    if self._connection is None:
+                        self._connection = await self._connect()
+                    return await self._execute(self._connection, work)
+            except self._errors as error:
+                await self.close()
+                raise DatabaseUnusable(f"{type(error).__name__}: {error}") from error
+            except asyncio.CancelledError:
+                await self.close()
+                raise
+
+
+class PostgresDatabase(_ServerDatabase):
+    """PostgreSQL server of `url`.  Needs asyncpg (extra `postgresql`)."""
 
     def __init__(self, url: str) -> None:
         """Raises IllegalArgument without asyncpg."""
@@ -102,10 +186,9 @@ class PostgresDatabase:
             import asyncpg
         except ImportError:
             raise IllegalArgument(f"the package asyncpg is not installed; run `{install('postgresql')}`") from None
+        super().__init__((asyncpg.PostgresError, asyncpg.InterfaceError))
         self._asyncpg = asyncpg
         self._url = url
-        self._connection: Any = None
-        self._lock = asyncio.Lock()  # a connection executes one statement at a time
 
     async def create(self) -> None:
         async def work(connection: Any) -> None:
@@ -117,31 +200,136 @@ class PostgresDatabase:
 
         await self._transact(work)
 
-    async def fetch(self, statement: str, *values: object, claims: bool = False) -> list[Row]:
-        async def work(connection: Any) -> Any:
-            if claims:
-                await connection.execute(LOCK_CLAIM)
-            return await connection.fetch(statement, *values)
+    async def claim(self, until_ms: int, now_ms: int, limit: int) -> list[OutboxRow]:
+        async def work(connection: Any) -> list[OutboxRow]:
+            await connection.execute(LOCK_CLAIM)
+            return [OutboxRow(*found) for found in await connection.fetch(CLAIM, until_ms, now_ms, limit)]
 
-        return [tuple(found) for found in await self._transact(work)]
+        rows: list[OutboxRow] = await self._transact(work)
+        return rows
+
+    async def delete(self, ids: Sequence[int]) -> None:
+        await self._transact(lambda connection: connection.execute(DELETE_POSTGRESQL, ids))
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        found = await self._transact(lambda connection: connection.fetch(statement, *values))
+        return [tuple(row) for row in found]
 
     async def execute_many(self, statement: str, values: Iterable[Row]) -> None:
         await self._transact(lambda connection: connection.executemany(statement, values))
 
-    async def close(self) -> None:
-        if self._connection is not None:
-            self._connection.terminate()  # nothing is open on it
+    async def _connect(self) -> Any:
+        return await self._asyncpg.connect(self._url, statement_cache_size=0)
 
-    async def _transact(self, work: Callable[[Any], Any]) -> Any:
-        async with self._lock:
-            try:
-                if self._connection is None or self._connection.is_closed():
-                    self._connection = await self._asyncpg.connect(
-                        self._url, timeout=_TIMEOUT_S, command_timeout=_TIMEOUT_S, statement_cache_size=0
-                    )
-                async with self._connection.transaction(isolation="read_committed"):
-                    return await work(self._connection)
-            except (OSError, TimeoutError, self._asyncpg.PostgresError, self._asyncpg.InterfaceError) as error:
-                if self._connection is not None:
-                    self._connection.terminate()  # nobody knows what it waits for
-                raise DatabaseUnusable(f"{type(error).__name__}: {error}") from error
+    async def _execute(self, connection: Any, work: Work) -> Any:
+        async with connection.transaction(isolation="read_committed"):
+            return await work(connection)
+
+    def _end(self, connection: Any) -> None:
+        connection.terminate()
+
+
+class MysqlDatabase(_ServerDatabase):
+    """MySQL or MariaDB server, reached with `arguments` of asyncmy's `connect`.  Needs asyncmy (extra `mysql`)."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        """Raises IllegalArgument without asyncmy."""
+        try:
+            import asyncmy
+            from asyncmy.errors import MySQLError
+        except ImportError:
+            raise IllegalArgument(f"the package asyncmy is not installed; run `{install('mysql')}`") from None
+        super().__init__((MySQLError,))
+        self._asyncmy = asyncmy
+        self._arguments = arguments
+
+    async def create(self) -> None:
+        async def work(cursor: Any) -> None:
+            # Who may not create tables can use those that exist.
+            found = (
+                "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name IN $1"
+            )
+            ((tables,),) = await _rows(cursor, found, (TABLE, LOCKS))
+            if tables < 2:
+                for statement in CREATE_MYSQL:
+                    await cursor.execute(statement)
+
+        await self._transact(work)
+
+    async def claim(self, until_ms: int, now_ms: int, limit: int) -> list[OutboxRow]:
+        """As `Database.claim`.
+
+        The rows are read without locks: a locking read would wait for rows that writers have not committed.  Between
+        both steps nobody changes a row that is free, as the lock of claims is held.
+        """
+
+        async def work(cursor: Any) -> list[OutboxRow]:
+            await _rows(cursor, LOCK_SLOT, SLOTS)
+            free = [OutboxRow(*values) for values in await _rows(cursor, FREE, None, now_ms, limit)]
+            if free:
+                await _rows(cursor, LEASE, until_ms, now_ms, tuple(row.id for row in free))
+            return [row._replace(available_ms=until_ms, first_leased_ms=row.first_leased_ms or now_ms) for row in free]
+
+        rows: list[OutboxRow] = await self._transact(work)
+        return rows
+
+    async def delete(self, ids: Sequence[int]) -> None:
+        await self.fetch(DELETE_MYSQL, tuple(ids))
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        rows: list[Row] = await self._transact(lambda cursor: _rows(cursor, statement, *values))
+        return rows
+
+    async def execute_many(self, statement: str, values: Iterable[Row]) -> None:
+        async def work(cursor: Any) -> None:
+            for each in values:
+                await _rows(cursor, statement, *each)
+
+        await self._transact(work)
+
+    async def _connect(self) -> Any:
+        # At a higher level, a claim would not see what was committed since its first read.
+        level = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+        return await self._asyncmy.connect(**self._arguments, charset="utf8mb4", init_command=level)
+
+    async def _execute(self, connection: Any, work: Work) -> Any:
+        await connection.begin()
+        async with connection.cursor() as cursor:
+            outcome = await work(cursor)
+        await connection.commit()
+        return outcome
+
+    def _end(self, connection: Any) -> None:
+        connection.close()
+
+
+async def _rows(cursor: Any, statement: str, *values: object) -> list[Row]:
+    """Return the rows of `statement`, whose ``$1`` may be there several times."""
+    await cursor.execute(
+        re.sub(r"\$(\d+)", r"%(v\1)s", statement), {f"v{number}": value for number, value in enumerate(values, 1)}
+    )
+    return list(await cursor.fetchall()) if cursor.description else []
+
+
+def mysql_arguments(url: str) -> dict[str, Any]:
+    """Return the arguments of asyncmy's `connect` for ``mysql://user:password@host:port/database?unix_socket=/path``.
+
+    ``ssl_ca``, ``ssl_cert`` and ``ssl_key`` are PEM files, as in SQLAlchemy.  Raises IllegalArgument.
+    """
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    unknown = sorted(options.keys() - {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key"})
+    if unknown:
+        raise IllegalArgument(f"database option {unknown[0]!r}: allowed are unix_socket, ssl_ca, ssl_cert and ssl_key")
+    try:
+        given: dict[str, Any] = {"host": parts.hostname or "127.0.0.1", "port": parts.port or 3306}
+        if "ssl_ca" in options:
+            given["ssl"] = ssl.create_default_context(cafile=options["ssl_ca"])
+            if "ssl_cert" in options:
+                given["ssl"].load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    except (ValueError, OSError) as error:
+        raise IllegalArgument(f"database {url.rpartition('@')[2]}: {error}") from None
+    if "unix_socket" in options:
+        given["unix_socket"] = options["unix_socket"]
+    given |= {"user": unquote(parts.username or ""), "password": unquote(parts.password or "")}
+    return given | {"database": unquote(parts.path[1:])}

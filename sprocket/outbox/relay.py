@@ -31,7 +31,7 @@ from sprocket.metrics.declared import Kind, Metric, Reading, gauge
 from sprocket.metrics.registry import MetricRegistry
 from sprocket.outbox.database import Database, DatabaseUnusable
 from sprocket.outbox.row import FAILED_MS, OutboxRow, message_of
-from sprocket.outbox.statements import CLAIM, DELETE, RELEASE, STATUS
+from sprocket.outbox.statements import RELEASE, STATUS
 from sprocket.remoting.codes import ResponseCode
 
 logger = logging.getLogger(__name__)
@@ -165,14 +165,14 @@ class Relay:
         deadline = self._clock.monotonic() + lease_s * _LEASE_SHARE
         now_ms = self._clock.wall_ms()
         limit = self._settings.batch_rows
-        found = await self._database.fetch(CLAIM, now_ms + round(lease_s * 1000), now_ms, limit, claims=True)
+        found = await self._database.claim(now_ms + round(lease_s * 1000), now_ms, limit)
         _AFTER_LEASE()
-        batch = _Batch([OutboxRow(*values) for values in found], now_ms, deadline)
+        batch = _Batch(found, now_ms, deadline)
         if not found:
             return 0
         await asyncio.gather(*(self._send_all(rows, batch) for rows in batch.by_key()))
         if batch.sent:
-            await self._database.execute_many(DELETE, [(row.id,) for row in batch.sent])
+            await self._database.delete([row.id for row in batch.sent])
             self._sent += len(batch.sent)
             _AFTER_DELETE()
         if batch.released:

@@ -2,15 +2,15 @@
 
 import json
 import uuid
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sprocket.client.errors import IllegalArgument, IllegalMessage
+from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message
 
 # `available_ms` of a row that the relay has given up; later than any time.
 FAILED_MS: Final = 1 << 62
-_MAX_KEY_CHARS: Final = 1024
+# With the topic it fits into an index of MySQL.
+_MAX_KEY_CHARS: Final = 255
 # What of a message is JSON in one column: as in `Message`, without defaults.
 _ATTRIBUTES: Final = (
     "tags", "keys", "properties", "delay_level", "deliver_at_ms", "priority", "lite_topic", "flag", "wait_store_ok",
@@ -62,16 +62,6 @@ def new_row(message: Message, key: str | None, now_ms: int) -> dict[str, Any]:
         now_ms, 0, 0, 0, "",
     )  # fmt: skip
     return dict(zip(WRITTEN, values, strict=True))
-
-
-def lock_text(row: Mapping[str, Any], database: str = "postgresql") -> str | None:
-    """Return the text whose lock a transaction holds from the write of `row` to its commit.
-
-    None without a key, and for ``sqlite``, which has one writer.  Raises IllegalArgument for any other `database`.
-    """
-    if database not in ("postgresql", "sqlite"):
-        raise IllegalArgument(f"no relay reads {database}; the outbox needs PostgreSQL or SQLite")
-    return None if database == "sqlite" or row["ordering_key"] is None else f"{row['topic']}/{row['ordering_key']}"
 
 
 def message_of(row: OutboxRow) -> Message:

@@ -32,7 +32,7 @@ database_option = click.option(
     show_envvar=True,
     required=True,
     metavar="URL",
-    help="postgresql://user@host/database or sqlite:///path. A password is better in the environment.",
+    help="postgresql://user@host/database, mysql://... or sqlite:///path. A password is better in the environment.",
 )
 
 
@@ -154,9 +154,12 @@ def discard(row: int, url: str) -> None:
 
 
 def _change(url: str, row: int, statement: str) -> None:
+    from sprocket.outbox.statements import FAILED_ROW
+
     async def change(database: "Database") -> None:
-        if not await database.fetch(f"{statement} RETURNING id", row):
+        if not await database.fetch(FAILED_ROW, row):
             raise CommandFailed(f"row {row} is not among the failed ones; `sprocket outbox status` shows them")
+        await database.execute_many(statement, [(row,)])
 
     _with_database(url, change)
 

@@ -1,4 +1,4 @@
-"""One broker and one PostgreSQL server for all tests; each takes a table and a topic of its own."""
+"""One broker and one server of each kind of database for all tests; each takes a database and a topic of its own."""
 
 import asyncio
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.testing import Broker
-from tests.client.deduplication.databases import DatabaseMissingError, Postgres
+from tests.client.deduplication.databases import DatabaseMissingError, MariaDb, Postgres
 
 _numbers = count()
 
@@ -53,11 +53,31 @@ def new_database(postgres: Postgres) -> str:
     return re.sub(r"/postgres\?", f"/{name}?", postgres.url)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    try:
+        server = MariaDb()
+    except DatabaseMissingError as missing:
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def mysql_url(mariadb: MariaDb) -> str:
+    """URL of an empty database of MariaDB."""
+    name = f"outbox{next(_numbers)}"
+    mariadb.create(name)
+    return mariadb.url(name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """URL of an empty database of either kind."""
+    """URL of an empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/shop.db"
+    if request.param == "mysql":
+        return str(request.getfixturevalue("mysql_url"))
     return new_database(request.getfixturevalue("postgres"))
 
 

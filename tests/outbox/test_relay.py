@@ -24,6 +24,7 @@ from sprocket.outbox.database import open_database
 from sprocket.outbox.relay import Relay, RelaySettings, status_of
 from sprocket.testing import Broker
 from tests.clock import ManualClock
+from tests.outbox.urls import async_url, sync_url
 from tests.sprocket_cli.programs import COMMAND
 
 _KEYS = [f"order-{number}" for number in range(6)]
@@ -32,8 +33,7 @@ _STEPS = 30
 
 async def write(url: str, topic: str, key: str, first: int = 0, last: int = _STEPS) -> None:
     """Write steps of one key, each in a transaction of its own; every third is rolled back."""
-    driver = url.replace("postgresql://", "postgresql+asyncpg://").replace("sqlite://", "sqlite+aiosqlite://")
-    engine = create_async_engine(driver, poolclass=NullPool)
+    engine = create_async_engine(async_url(url), poolclass=NullPool)
     for step in range(first, last):
         for is_kept in (False, True) if step % 3 == 0 else (True,):
             async with engine.connect() as connection:
@@ -134,7 +134,7 @@ async def test_a_row_that_no_broker_takes_fails_and_stops_its_own_key_alone(
     url: str, topic: str, broker: Broker, tmp_path: Path
 ) -> None:
     await create(url)
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+    engine = create_engine(sync_url(url), poolclass=NullPool)
     with engine.begin() as connection:
         outbox.add(connection, Message(topic, b"bad 0", properties={"n": "x" * 40_000}), key="bad")
         outbox.add(connection, Message(topic, b"bad 1"), key="bad")

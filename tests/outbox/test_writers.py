@@ -19,8 +19,8 @@ from sprocket.outbox import sqlalchemy as with_sqlalchemy
 from sprocket.outbox import sqlite as with_sqlite
 from sprocket.outbox.database import open_database
 from sprocket.outbox.row import OutboxRow, message_of
-from sprocket.outbox.statements import CLAIM
 from tests.clock import ManualClock
+from tests.outbox.urls import async_url, sync_url
 
 _FULL = Message(
     "Orders", b"\x00\xff", tags="paid", keys=["a", "b"], properties={"x": "y"}, flag=3,
@@ -31,7 +31,7 @@ _FULL = Message(
 async def rows(url: str, lease_ms: int = 1) -> list[OutboxRow]:
     database = open_database(url)
     try:
-        return sorted(OutboxRow(*row) for row in await database.fetch(CLAIM, lease_ms, 0, 100, claims=True))
+        return sorted(await database.claim(lease_ms, 0, 100))
     finally:
         await database.close()
 
@@ -41,7 +41,7 @@ def parts(message: Message) -> dict[str, Any]:
 
 
 async def test_a_message_comes_back_from_any_table_as_it_was_written(url: str) -> None:
-    sync_engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+    sync_engine = sa.create_engine(sync_url(url), poolclass=NullPool)
     # The table of Alembic and that of the relay are the same.
     metadata = sa.MetaData()
     with_sqlalchemy.outbox_table(metadata)
@@ -50,21 +50,23 @@ async def test_a_message_comes_back_from_any_table_as_it_was_written(url: str) -
     with Session(sync_engine) as session, session.begin():
         with_sqlalchemy.add(session, _FULL, key="k")
         with_sqlalchemy.add(session, Message("Orders", b"delayed", delay=60), clock=clock)
-    driver = url.replace("postgresql://", "postgresql+asyncpg://").replace("sqlite://", "sqlite+aiosqlite://")
-    async_engine = create_async_engine(driver, poolclass=NullPool)
+    async_engine = create_async_engine(async_url(url), poolclass=NullPool)
     async with async_engine.begin() as connection:
         await with_sqlalchemy.add_async(connection, Message("Orders", b"async", unique_key="mine"), key="k")
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
             with_sqlite.create(connection)
             with_sqlite.add(connection, _FULL, key="k")
-    else:
+    elif url.startswith("postgresql"):
         connection = await asyncpg.connect(url)
         async with connection.transaction():
             await with_asyncpg.add(connection, _FULL, key="k")
         with pytest.raises(IllegalArgument, match="no transaction is open"):
             await with_asyncpg.add(connection, _FULL)
         await connection.close()
+    else:
+        with sync_engine.begin() as connection:
+            with_sqlalchemy.add(connection, _FULL, key="k")
     found = await rows(url)
     first, delayed, by_async, last = map(message_of, found)
     assert parts(first) == parts(last) == parts(_FULL)
@@ -98,20 +100,63 @@ async def test_the_second_transaction_of_a_key_waits_for_the_commit_of_the_first
         await connection.close()
 
 
+async def test_in_mysql_the_second_transaction_of_a_key_waits_too_and_relays_wait_for_neither(mysql_url: str) -> None:
+    await (database := open_database(mysql_url)).create()
+    await database.close()
+    engine = create_async_engine(async_url(mysql_url), poolclass=NullPool)
+
+    async def write(body: bytes, key: str) -> None:
+        async with engine.begin() as connection:
+            await with_sqlalchemy.add_async(connection, Message("Orders", body), key=key)
+
+    async with engine.begin() as first:
+        await with_sqlalchemy.add_async(first, Message("Orders", b"1"), key="k")
+        waiting = asyncio.create_task(write(b"2", "k"))
+        await write(b"3", "another")
+        done, _ = await asyncio.wait([waiting], timeout=0.2)
+        assert not done
+        assert [row.body for row in await rows(mysql_url, lease_ms=0)] == [b"3"]
+    await waiting
+    await engine.dispose()
+    assert [row.body for row in await rows(mysql_url) if row.ordering_key == "k"] == [b"1", b"2"]
+
+
+async def test_keys_of_mysql_differ_by_case_and_accents_and_need_the_table_of_locks(mysql_url: str) -> None:
+    engine = sa.create_engine(sync_url(mysql_url), poolclass=NullPool)
+    metadata = sa.MetaData()
+    with_sqlalchemy.outbox_table(metadata)
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        for key in ("a", "A", "\u00e4"):
+            with_sqlalchemy.add(connection, Message("Orders", key.encode()), key=key)
+    database = open_database(mysql_url)
+    assert len(await database.claim(100, 10, 1)) == 1
+    assert len(await database.claim(100, 10, 9)) == 2
+    await database.close()
+    with engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM sprocket_outbox_lock"))
+        with pytest.raises(IllegalArgument, match="lacks its rows; start the relay once"):
+            with_sqlalchemy.add(connection, Message("Orders", b"x"), key="k")
+
+
 async def test_later_rows_of_a_key_stay_while_an_earlier_one_is_leased(url: str) -> None:
     database = open_database(url)
     await database.create()
-    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+    engine = sa.create_engine(sync_url(url), poolclass=NullPool)
     with engine.begin() as connection:
         for body, key in ((b"a1", "a"), (b"b1", "b"), (b"a2", "a"), (b"n", None)):
             with_sqlalchemy.add(connection, Message("Orders", body), key=key)
-    one = await database.fetch(CLAIM, 100, 10, 1, claims=True)
-    others = await database.fetch(CLAIM, 100, 10, 9, claims=True)
-    after = await database.fetch(CLAIM, 300, 200, 9, claims=True)
+    one = await database.claim(100, 10, 1)
+    others = await database.claim(100, 10, 9)
+    after = await database.claim(300, 200, 9)
+    await database.delete([row.id for row in after[:3]])
+    left = await database.claim(500, 400, 9)
     await database.close()
-    assert [OutboxRow(*row).body for row in one] == [b"a1"]
-    assert sorted(OutboxRow(*row).body for row in others) == [b"b1", b"n"]
-    assert [OutboxRow(*row).body for row in sorted(after)] == [b"a1", b"b1", b"a2", b"n"]
+    assert [row.body for row in one] == [b"a1"]
+    assert sorted(row.body for row in others) == [b"b1", b"n"]
+    assert [row.body for row in sorted(after)] == [b"a1", b"b1", b"a2", b"n"]
+    assert {(row.available_ms, row.first_leased_ms) for row in after} == {(300, 10), (300, 200)}
+    assert [row.id for row in left] == [row.id for row in after[3:]]
 
 
 @pytest.mark.parametrize("key", ["", "x" * 2000, 7, "a\x00"])
@@ -125,5 +170,7 @@ def test_a_key_that_cannot_be_stored_is_refused(key: Any) -> None:
 
 
 def test_another_database_is_refused() -> None:
-    with pytest.raises(IllegalArgument, match=r"pass postgresql://.* or sqlite:///"):
-        open_database("mysql://localhost/shop")
+    with pytest.raises(IllegalArgument, match=r"pass postgresql://.* mysql://.* or sqlite:///"):
+        open_database("oracle://localhost/shop")
+    with pytest.raises(IllegalArgument, match="allowed are unix_socket"):
+        open_database("mysql://localhost/shop?sslmode=require")

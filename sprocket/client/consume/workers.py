@@ -67,22 +67,27 @@ class SigtermStops:
     @contextmanager
     def calling(self, stop: Callable[[], None]) -> Iterator[None]:
         """Call `stop` at a SIGTERM inside the context, if this is the main thread and nothing else handles it."""
-        is_free = threading.current_thread() is threading.main_thread() and (
-            bool(self._stops) or signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        )
-        if not is_free:
+        is_main = threading.current_thread() is threading.main_thread()
+        if not (is_main and (self._stops or self._listens())):
             yield
             return
-        loop = asyncio.get_running_loop()
-        if not self._stops:
-            loop.add_signal_handler(signal.SIGTERM, self._arrived)
         self._stops.append(stop)
         try:
             yield
         finally:
             self._stops.remove(stop)
             if not self._stops:
-                loop.remove_signal_handler(signal.SIGTERM)
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+
+    def _listens(self) -> bool:
+        """Handle SIGTERM if nothing else does; return whether it is handled here."""
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return False
+        try:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._arrived)
+        except NotImplementedError:  # Windows, where no process gets this signal
+            return False
+        return True
 
     def _arrived(self) -> None:
         logger.info("event=sigterm consumers=%d", len(self._stops))

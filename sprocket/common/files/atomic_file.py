@@ -101,6 +101,8 @@ def read_file_or_backup(path: Path) -> bytes | None:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable: a rename or a creation before this survives a power cut."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows, which runs clients alone, opens no directory
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

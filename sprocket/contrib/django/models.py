@@ -85,7 +85,7 @@ class OutboxRow(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     topic = models.CharField(max_length=255)
-    ordering_key = models.CharField(max_length=1024, null=True)
+    ordering_key = models.CharField(max_length=255, null=True)
     body = models.BinaryField()
     attributes = models.TextField()
     unique_key = models.CharField(max_length=255)

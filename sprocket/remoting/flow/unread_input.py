@@ -3,12 +3,18 @@
 By Little's law the wait is the time to read the unread bytes at this connection's rate.
 """
 
-import fcntl
 import struct
-import termios
 from collections.abc import Callable
 from math import inf
 from typing import Final
+
+try:
+    import fcntl
+    import termios
+except ModuleNotFoundError:  # Windows, which runs clients alone: there nothing counts as unread
+    _HAS_COUNT = False
+else:
+    _HAS_COUNT = True
 
 # The rate is measured over about this time.
 _MEMORY_S: Final = 0.5
@@ -20,6 +26,8 @@ _NO_COUNT: Final = bytes(_COUNT.size)
 
 def unread_bytes(descriptor: int) -> int:
     """Return the bytes that the kernel holds unread for the socket `descriptor`.  An edge."""
+    if not _HAS_COUNT:
+        return 0
     try:
         return int(_COUNT.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, _NO_COUNT))[0])
     except (OSError, ValueError):  # the socket is closed

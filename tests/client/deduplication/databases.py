@@ -1,4 +1,4 @@
-"""Redis and PostgreSQL as processes of a test: on Unix sockets in folders of their own, and killed by their id."""
+"""Redis, PostgreSQL and MariaDB as processes of a test, on Unix sockets in folders of their own, killed by id."""
 
 import asyncio
 import os
@@ -21,6 +21,9 @@ from tests.debian_packages import PackageMissingError, unpacked
 _LIMIT_S: Final = 120
 # The server, and the libraries that it needs beside those of a Debian system without it.
 _REDIS_PACKAGES: Final = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1")
+_MARIADB_PACKAGES: Final = (
+    "mariadb-server-core", "libaio1", "liburing2", "libsnappy1v5", "libpmem1", "libndctl6", "libdaxctl1", "libnuma1",
+)  # fmt: skip
 
 
 class DatabaseMissingError(Exception):
@@ -148,6 +151,54 @@ class Postgres:
         )
 
 
+class MariaDb:
+    """MariaDB on a socket in a folder of its own.  It has no tables of accounts, so it asks nobody for a password."""
+
+    def __init__(self) -> None:
+        """Raises DatabaseMissingError."""
+        self._program, self._environment, self._messages = _mariadb_program()
+        self._folder = Path(tempfile.mkdtemp(prefix="mariadb-"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "MariaDb":
+        options = {
+            "datadir": self._folder / "data", "socket": self._folder / "socket", "pid-file": self._folder / "pid",
+            "lc-messages-dir": self._messages, "innodb-buffer-pool-size": "32M", "innodb-log-file-size": "16M",
+            "user": "root" if os.geteuid() == 0 else "",
+        }  # fmt: skip
+        (self._folder / "data").mkdir()
+        words = [f"--{name}={value}" for name, value in options.items() if value]
+        with (self._folder / "log").open("ab") as into:
+            self._process = subprocess.Popen(
+                [self._program, "--no-defaults", "--skip-grant-tables", "--skip-networking", *words],
+                env=self._environment, stdin=subprocess.DEVNULL, stdout=into, stderr=into,
+            )  # fmt: skip
+        _wait(self._is_ready)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(_LIMIT_S)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def create(self, database: str) -> None:
+        """Create an empty database."""
+        import pymysql
+
+        with pymysql.connect(unix_socket=f"{self._folder}/socket", user="root") as connection:
+            connection.cursor().execute(f"CREATE DATABASE {database}")
+
+    def url(self, database: str) -> str:
+        return f"mysql://root@localhost/{database}?unix_socket={self._folder}/socket"
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()
+        with socket.socket(socket.AF_UNIX) as connection:
+            return connection.connect_ex(f"{self._folder}/socket") == 0
+
+
 async def _answers(url: str) -> bool:
     try:
         connection = await asyncpg.connect(url, timeout=_LIMIT_S)
@@ -201,5 +252,22 @@ def _redis_program() -> tuple[str, dict[str, str]]:
         tree = unpacked(_REDIS_PACKAGES)
     except PackageMissingError as missing:
         raise DatabaseMissingError(str(missing)) from None
+    return str(tree / "usr/bin/redis-server"), _with_libraries(tree)
+
+
+def _mariadb_program() -> tuple[str, dict[str, str], Path]:
+    """Return the server, its environment, and the folder of its texts: as installed, or Debian's package unpacked."""
+    found = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if found is not None:
+        return found, dict(os.environ), Path("/usr/share/mysql")
+    try:
+        tree = unpacked(_MARIADB_PACKAGES)
+    except PackageMissingError as missing:
+        raise DatabaseMissingError(str(missing)) from None
+    return str(tree / "usr/sbin/mariadbd"), _with_libraries(tree), tree / "usr/share/mysql"
+
+
+def _with_libraries(tree: Path) -> dict[str, str]:
+    """Return the environment of a program in `tree`, whose libraries are there."""
     libraries = {str(path.parent) for path in tree.rglob("*.so.*")}
-    return str(tree / "usr/bin/redis-server"), os.environ | {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
+    return os.environ | {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}

@@ -1,6 +1,24 @@
 """Tables of tasks and of the outbox."""
 
+from typing import Any
+
 from django.db import migrations, models
+
+from sprocket.outbox.statements import CREATE_LOCKS, LOCKS, TABLE
+
+
+def create_locks(apps: Any, schema_editor: Any) -> None:
+    """In MySQL, make the table of locks, and compare keys by their bytes."""
+    if schema_editor.connection.vendor == "mysql":
+        for statement in CREATE_LOCKS:
+            schema_editor.execute(statement)
+        schema_editor.execute(f"ALTER TABLE {TABLE} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+
+
+def drop_locks(apps: Any, schema_editor: Any) -> None:
+    """Undo `create_locks`."""
+    if schema_editor.connection.vendor == "mysql":
+        schema_editor.execute(f"DROP TABLE IF EXISTS {LOCKS}")
 
 
 class Migration(migrations.Migration):
@@ -14,7 +32,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 ("topic", models.CharField(max_length=255)),
-                ("ordering_key", models.CharField(max_length=1024, null=True)),
+                ("ordering_key", models.CharField(max_length=255, null=True)),
                 ("body", models.BinaryField()),
                 ("attributes", models.TextField()),
                 ("unique_key", models.CharField(max_length=255)),
@@ -31,6 +49,7 @@ class Migration(migrations.Migration):
                 "indexes": [models.Index(fields=["topic", "ordering_key", "id"], name="sprocket_outbox_key")],
             },
         ),
+        migrations.RunPython(create_locks, drop_locks),
         migrations.CreateModel(
             name="TaskRecord",
             fields=[

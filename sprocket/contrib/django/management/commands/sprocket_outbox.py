@@ -14,11 +14,24 @@ def url_of(settings: dict[str, Any], vendor: str) -> str:
     """Return the URL of a database of Django's settings.  Raises CommandError."""
     if vendor == "sqlite":
         return f"sqlite:///{quote(str(settings['NAME']))}"
-    if vendor != "postgresql":
-        raise CommandError(f"no relay reads {vendor}; the outbox needs PostgreSQL or SQLite")
     given = {"host": settings["HOST"], "port": settings["PORT"], "user": settings["USER"]}
     given |= {"password": settings["PASSWORD"], "database": settings["NAME"]}
-    return f"postgresql:///?{urlencode({name: value for name, value in given.items() if value})}"
+    if vendor == "postgresql":
+        return f"postgresql:///?{urlencode({name: value for name, value in given.items() if value})}"
+    if vendor != "mysql":
+        raise CommandError(f"no relay reads {vendor}; the outbox needs PostgreSQL, MySQL, MariaDB or SQLite")
+    user, password, database, host = (
+        quote(str(given[name] or ""), safe="") for name in ("user", "password", "database", "host")
+    )
+    options = settings["OPTIONS"]
+    tls = options.get("ssl") or {}
+    query = {f"ssl_{name}": tls[name] for name in ("ca", "cert", "key") if name in tls}
+    is_path = str(given["host"]).startswith("/")  # of a socket, as in Django's backend
+    socket = given["host"] if is_path else options.get("unix_socket")
+    if socket:
+        query["unix_socket"] = socket
+    place = "" if is_path else f"{host}:{given['port'] or 3306}"
+    return f"mysql://{user}:{password}@{place}/{database}?{urlencode(query)}"
 
 
 class Command(BaseCommand):
