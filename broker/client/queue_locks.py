@@ -21,7 +21,7 @@ _MAX_NAMED: Final = 16
 
 
 class QueueLocks:
-    """Table of locks: group -> queue -> holder.  A lock that is not renewed for `LOCK_MAX_LIVE_S` expires.
+    """Table of locks: group -> topic and queue id -> holder.  A lock that is not renewed for `LOCK_MAX_LIVE_S` expires.
 
     Time is monotonic: a step of the wall clock neither ends a lock early nor prolongs it.
     """
@@ -29,7 +29,7 @@ class QueueLocks:
     def __init__(self, clock: Clock, max_live_s: float = LOCK_MAX_LIVE_S) -> None:
         self._clock = clock
         self._max_live_s = max_live_s
-        self._groups: dict[str, dict[MessageQueue, tuple[str, float]]] = {}
+        self._groups: dict[str, dict[tuple[str, int], tuple[str, float]]] = {}
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -41,13 +41,14 @@ class QueueLocks:
         taken, refused, locked = _Named(), _Named(), []
         mine = (client_id, now)
         for queue in queues:
-            holder, renewed_at = held.get(queue, _NOBODY)
+            key = queue.topic, queue.queue_id
+            holder, renewed_at = held.get(key, _NOBODY)
             if holder != client_id:
                 if holder and now - renewed_at <= self._max_live_s:
                     refused.add(queue, holder)
                     continue
                 taken.add(queue)
-            held[queue] = mine
+            held[key] = mine
             locked.append(queue)
         if locked:
             self._groups[group] = held
@@ -67,9 +68,10 @@ class QueueLocks:
         held = self._groups.get(group, {})
         unlocked = _Named()
         for queue in queues:
-            holder, _ = held.get(queue, _NOBODY)
+            key = queue.topic, queue.queue_id
+            holder, _ = held.get(key, _NOBODY)
             if holder == client_id:
-                del held[queue]
+                del held[key]
                 unlocked.add(queue)
         if unlocked.count:
             peer_lines.info(

@@ -19,6 +19,7 @@ from broker.failover.group_members import GroupMembers
 from broker.out.other_brokers import OtherBrokers
 from broker.processor.logical_locks import Asking, LogicalLocks
 from broker.service import Service
+from sprocket.common import limits
 from sprocket.common.errors import ClientError, ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
@@ -56,15 +57,23 @@ class GroupLocks(Service):
     def lock(self, request: Request[LockBatchMqRequestHeader]) -> Answer:
         """Lock queues for one client of a group; the response has the queues that it now holds."""
         core, body = self._core, read_lock_batch(request.body)
-        # Only for existing topics, so that a peer cannot make the broker store any number of names.  A group behind a
-        # proxy, whose heartbeats end there, is new here: it is created where a pull would create it.
+        # A group behind a proxy, whose heartbeats end there, is new here: it is created where a pull would create it.
         known = core.groups.find(body.consumer_group) is not None
-        queues = [queue for queue in body.mq_set if known and queue.topic in core.topics]
+        queues = [queue for queue in body.mq_set if known and self._is_there(queue)]
         if not body.only_this_broker and core.mappings.by_name:
             queues, asking = self._logical.lockable(queues)
             if asking:
                 return self._lock_moved(body, queues, asking)
         return self._lock(body, queues)
+
+    def _is_there(self, queue: MessageQueue) -> bool:
+        """Whether the topic has the queue: nothing forgets locks, so a peer must not name any number of queues."""
+        config = self._core.topics.get(queue.topic)
+        if config is None:
+            return False
+        if queue.topic in self._core.mappings.by_name:
+            return 0 <= queue.queue_id < limits.MAX_TOPIC_QUEUES
+        return 0 <= queue.queue_id < max(config.read_queue_nums, config.write_queue_nums)
 
     async def _lock_moved(self, body: LockBatchRequestBody, queues: list[MessageQueue], asking: Asking) -> Response:
         answer = self._lock(body, queues + await self._logical.agreed(body, asking))

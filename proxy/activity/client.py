@@ -106,11 +106,13 @@ class ClientActivity:
         if kind == "publishing":
             for topic in reported.publishing.topics:
                 topic_of(topic)
-        elif kind == "subscription":
+        elif kind == "subscription" and reported.client_type in CONSUMER_TYPES:
             group_name = group_of(reported.subscription.group)
             _check_heartbeat(call.client_id, consumer_data(reported))
             group = await self._metadata.group(group_name)
             check_lite_mode(reported, group)
+        elif kind == "subscription":
+            raise Refusal(wire.UNSUPPORTED, f"Client type is not consumer, type: {_type_name(reported.client_type)}")
         else:
             raise Refusal(wire.BAD_REQUEST, "there is no publishing or subscription data in settings")
         client = self._clients.report(call.client_id, reported, stream)

@@ -79,7 +79,11 @@ class Renewal:
             held = await self._elsewhere(client_id, group, message_id, given)
         if held is None:
             return parse_receipt(given), None
-        await self._settled(held)
+        try:
+            await self._settled(held)
+        except asyncio.CancelledError:
+            self.held.add(held)  # the call ended before it used the handle
+            raise
         return held.receipt, held
 
     def put_back(self, held: Held | None, error: Exception) -> None:

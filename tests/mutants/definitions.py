@@ -538,8 +538,8 @@ MUTANTS: Final = (
     Mutant(
         "renewal of a lock not counted",
         "broker/client/queue_locks.py",
-        "            held[queue] = mine\n",
-        "            held[queue] = (client_id, renewed_at if holder == client_id else now)\n",
+        "            held[key] = mine\n",
+        "            held[key] = (client_id, renewed_at if holder == client_id else now)\n",
         "a queue is given to another member while the first one consumes it",
         ("tests/broker/client/test_queue_locks.py",),
     ),

@@ -146,7 +146,10 @@ async def test_locks(pair: Pair) -> None:
 
     assert await lock("c1", queues) == queues
     assert await lock("c2", queues) == []
-    assert await lock("c1", [MessageQueue("Unknown", "broker-a", 0)]) == []
+    absent = [MessageQueue("Unknown", "broker-a", 0), *(MessageQueue(TOPIC, "broker-a", number) for number in (-1, 99))]
+    assert await lock("c1", absent) == []
+    # One queue, whatever broker the client names.
+    assert await lock("c2", [MessageQueue(TOPIC, "another", 0)]) == []
     body = dumps(LockBatchRequestBody(GROUP, "c1", mq_set=queues[:1]))
     await client.ask_well(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), body)
     assert await lock("c2", queues) == queues[:1]

@@ -126,6 +126,9 @@ class that starts servers. Where the tests inspect objects inside a broker, it r
 | gRPC, DLedger, broker container | not run: Sprocket does not have these servers |
 | controller | not run: it starts RocketMQ's classes; `test_controllers.py` has its brokers under our controllers |
 | rocketmq-e2e, Java, remoting client 4.9.3, with one broker | passes, `PushConsumerRetryTest` not always |
+| rocketmq-e2e, Java, gRPC client 5.0.3, `sprocket standalone --proxy` | passes, 119 tests |
+| rocketmq-e2e, Go, gRPC client of 2023-03, the same | passes, 6 tests |
+| rocketmq-e2e, Spring (starter 2.2.3) | passes, 11 tests; `DelayMessageTest` not with a topic that is new |
 | rocketmq-exporter 0.0.3 | works, with sizes by topic and group; `test_monitors.py` sends its requests |
 | rocketmq-dashboard 1.0.0 | all pages work but those of ACL, not tried; `test_monitors.py` sends their requests |
 | rocketmq-dashboard 2.1.1 | the pages from clusters to settings and dead letters work; traces and ACL not tried |

@@ -143,3 +143,16 @@ async def test_one_that_a_broker_did_not_acknowledge_is_held_again() -> None:
     answer = await _acknowledge(brokers, [receipt], held)
     assert answer.status.code == answer.entries[0].status.code == wire.PROXY_TIMEOUT
     assert answer.entries[0].status.message and list(held) == [one]
+
+
+async def test_a_handle_stays_held_if_the_call_ends_while_its_renewal_is_under_way() -> None:
+    receipt, table = _receipt("broker-a", 1), HeldHandles()
+    held = Held("client", "group", "topic", "id", receipt.encode(), receipt, 0, 0)
+    held.renewing = asyncio.get_running_loop().create_future()
+    table.add(held)
+    call = asyncio.ensure_future(_acknowledge(WaitingBrokers(1), [receipt], table))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert table.is_held(held)
