@@ -118,8 +118,8 @@ def function(
             raise IllegalArgument(f"{handler.__name__} has no input: name a topic, or map topics to their types")
         for topic in kinds:
             arguments.check_topic(topic)
-        serializers = {topic: serializer_of(kind) for topic, kind in kinds.items()}
-        kept = None if state is None else serializer_of(state)
+        serializers = {topic: _serializer(f"the type of {topic}", kind) for topic, kind in kinds.items()}
+        kept = None if state is None else _serializer("state", state)
         made = Function(handler, serializers, output, group, kept, time, window, consume_from, retries or Retries())
         if (gathering := _declared.get()) is not None:
             gathering.append(made)
@@ -137,6 +137,14 @@ def gathered() -> Iterator[list[Function]]:
         yield found
     finally:
         _declared.reset(token)
+
+
+def _serializer(name: str, kind: Any) -> Serializer[Any]:
+    try:
+        return serializer_of(kind)
+    except IllegalArgument:
+        allowed = "a dataclass, a msgspec struct, a pydantic model, or a type of JSON such as str, int, dict[str, int]"
+        raise IllegalArgument(f"{name} is {kind!r}; pass bytes, {allowed}") from None
 
 
 def _check_handler(handler: Handler, *parameters: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.admin_requests import AdminError
 from sprocket.client.connect import Connection
 from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.typed.table import Table
@@ -22,6 +23,7 @@ from sprocket.functions.declaration import Function
 from sprocket.functions.package import digest, load_functions
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.namespaces import with_namespace
 from sprocket.remoting.message.topic_names import dlq_topic
 
@@ -150,15 +152,20 @@ async def create_topics(
     """Create changelog and dead-letter topic of each function, or let them grow, on the brokers of its inputs.
 
     The changelog has a queue for each input queue there.  `namespace` is that of the functions' connections, as names
-    of requests to `admin` are whole.  Raises AdminError for an input topic that is not there, and ClientError for a
-    static one.
+    of requests to `admin` are whole.  Raises ClientError, also for an input topic that is not there, or is static.
     """
     whole = partial(with_namespace, namespace)
     for function in functions:
         queues: dict[str, int] = {}
         masters: dict[str, str] = {}
         for topic in function.inputs:
-            route = await admin.topic_route(whole(topic))
+            try:
+                route = await admin.topic_route(whole(topic))
+            except AdminError as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+                advice = f"create it with `sprocket topic create {whole(topic)}`"
+                raise ClientError(f"the input topic {topic} of {function.name} does not exist; {advice}") from None
             if route.topic_queue_mapping_by_broker:
                 raise ClientError(f"{topic} is a static topic: its queues move, so functions cannot read it")
             for data in route.queue_datas:

@@ -21,6 +21,8 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first moment of zip: equal sources 
 
 def pack(source: Path) -> tuple[str, bytes]:
     """Return the name of the module in a file or directory, and its package.  Raises ConfigError."""
+    if not source.exists():
+        raise ConfigError(f"{source} does not exist")
     module = source.stem if source.is_file() else source.name
     if not module.isidentifier() or not (source.suffix == ".py" or source.is_dir()):
         raise ConfigError(f"{source}: allowed is a .py file or a directory, whose name is a name of Python")
@@ -81,7 +83,7 @@ def load_functions(package: Path, module: str) -> list[Function]:
         with gathered() as declared:
             names = vars(importlib.import_module(module)).values()
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{module} cannot be imported: {error!r}\n{traceback.format_exc(limit=-3)}") from None
+        raise ConfigError(f"{module} cannot be imported: {_place_of(error, package)}") from None
     functions = list({id(one): one for one in names if isinstance(one, Function)}.values())
     if lost := [one for one in declared if one not in functions]:
         words = ", ".join(f"{one.handler.__module__}.{one.name} (group {one.group})" for one in lost)
@@ -95,3 +97,10 @@ def load_functions(package: Path, module: str) -> list[Function]:
     if twice := {group for group in groups if groups.count(group) > 1}:
         raise ConfigError(f"{module} has several functions of the groups {sorted(twice)}; each function has its own")
     return functions
+
+
+def _place_of(error: BaseException, package: Path) -> str:
+    """Return what an import raised, and the lines of the package that led to it."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(str(package))]
+    lines = [type(error).__name__, "\n", *traceback.format_list(own), *traceback.format_exception_only(error)]
+    return "".join(lines).replace(f"{package}/", "").rstrip()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ROUTE_ATTEMPTS: Final = 15
+_MIN_MEMORY_MB: Final = 128
 _namespace_option = namespace_option_of(
     "Namespace of the deployments, and of all topics and groups of their functions."
 )
@@ -125,6 +126,8 @@ def deploy(source: Path, name: str | None, key: Path | None, cluster: "ClientSet
         secret = None if key is None else read_key(key)
         module, package = pack(source.resolve())
         functions = described(package, module)
+    if 0 < (limits["memory_mb"] or 0) < _MIN_MEMORY_MB:
+        raise WrongUsage(f"--memory-mb {limits['memory_mb']}: a process needs {_MIN_MEMORY_MB} before its own data")
     chosen = name or module
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", chosen):
         raise WrongUsage(f"--name {chosen!r}: allowed are up to 64 letters, digits, hyphens and underscores")

@@ -27,6 +27,8 @@ def _plain(value: int, ctx: object) -> None: ...
         ({"window": 60_000, "state": int}, _handler, "window is .*; pass a Tumbling"),
         ({"retries": 3}, _handler, "retries is .*; pass a Retries"),
         ({"consume_from": "FIRST"}, _handler, r"pass ConsumeFrom\.FIRST"),
+        ({"input": {"In": complex}}, _handler, "the type of In is .*complex.*; pass bytes, a dataclass"),
+        ({"state": open}, _handler, "state is .*; pass bytes"),
         ({"time": 5}, _handler, "pass a function that returns the event time"),
         ({}, _plain, "write `async def`"),
         ({}, _three, r"_three has 3 parameters; write \(value, ctx\)"),

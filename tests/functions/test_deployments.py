@@ -7,6 +7,7 @@ import pytest
 
 import sprocket
 from sprocket.client.admin.admin_requests import AdminError
+from sprocket.client.errors import ClientError
 from sprocket.common.errors import ConfigError
 from sprocket.functions.deployments import (
     CODE,
@@ -114,7 +115,7 @@ async def test_topics_of_a_function_grow_with_its_inputs_and_others_are_not_touc
         functions_broker.create_topic("plain-changelog", 1)
         with pytest.raises(AdminError, match="not compacted"):
             await create_topics(admin, [reading("Grown", "plain")])
-        with pytest.raises(AdminError, match="Absent"):
+        with pytest.raises(ClientError, match="`sprocket topic create Absent`"):
             await create_topics(admin, [reading("Absent", "absent")])
 
 

@@ -45,9 +45,9 @@ def bound(module: str, *arguments: str) -> list[str]:
     return isolated("sprocket.common.processes.bound", str(os.getpid()), module, *arguments)
 
 
-def end_of(log: Path) -> str:
-    """Return the last characters of a log, "" if there is none."""
-    return log.read_text(errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
+def end_of(log: Path, begin: int = 0) -> str:
+    """Return the last characters of a log after its first `begin` bytes, "" if there is none."""
+    return log.read_bytes()[begin:].decode(errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
 
 
 class ChildProcess:
@@ -74,6 +74,7 @@ class ChildProcess:
         self._is_detached = is_detached
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0  # where the log of the last launch begins, bytes
 
     @property
     def pid(self) -> int:
@@ -90,6 +91,7 @@ class ChildProcess:
     def launch(self) -> None:
         """Start the process; `ready_line` waits until it is ready."""
         with self.log.open("ab") as log:
+            self._log_begin = log.tell()
             self._process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -108,7 +110,7 @@ class ChildProcess:
         if not line:
             status = self._end_status()
             why = f"did not start within {limit_s:g} s" if status is None else f"did not start: it ended with {status}"
-            raise ProcessNotStarted(f"{self.name} {why}; end of its log:\n{self.tail()}")
+            raise ProcessNotStarted(f"{self.name} {why}; end of its log:\n{end_of(self.log, self._log_begin)}")
         return line
 
     def _end_status(self) -> int | None:

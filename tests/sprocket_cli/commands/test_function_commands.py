@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from sprocket_cli import exit_codes
 from sprocket_cli.main import main
 
+_CODE = "from sprocket.functions import function\n@function(input='In', group='g')\nasync def f(body, ctx): ...\n"
 _NOWHERE = ("-n", "127.0.0.1:1")
 
 
@@ -35,18 +36,19 @@ def test_a_machine_says_whom_it_trusts(tmp_path: Path) -> None:
         ("two-words.py", "", (), "whose name is a name of Python"),
         ("json.py", "", (), "has a module json"),
         ("functions_z.py", "x = 1", ("--memory-mb", "-1"), "not in the range"),
+        ("functions_w.py", _CODE, ("--memory-mb", "60"), "a process needs 128 before its own data"),
+        ("nowhere.py", None, (), "does not exist"),
     ],
 )
 def test_code_that_cannot_run_is_not_deployed(
-    tmp_path: Path, name: str, code: str, options: tuple[str, ...], message: str
+    tmp_path: Path, name: str, code: str | None, options: tuple[str, ...], message: str
 ) -> None:
-    (tmp_path / name).write_text(code)
+    if code is not None:
+        (tmp_path / name).write_text(code)
     assert message in refused("deploy", str(tmp_path / name), *options)
 
 
 def test_a_name_is_one_that_can_be_a_directory(tmp_path: Path) -> None:
     source = tmp_path / "functions_named.py"
-    source.write_text(
-        "from sprocket.functions import function\n@function(input='In', group='g')\nasync def f(body, ctx): ...\n"
-    )
+    source.write_text(_CODE)
     assert "up to 64 letters" in refused("deploy", str(source), "--name", "../other")
