@@ -73,7 +73,6 @@ class Cluster:
         """
         if self._table is not None:
             return True
-        is_made = False
         async with asyncio.timeout(_TABLE_LIMIT_S):
             while True:
                 if self._opening is None:
@@ -83,9 +82,8 @@ class Cluster:
                 except TopicNotFound:
                     if not create:
                         return False
-                    if not is_made:
-                        await self.admin.create_table_topic(TOPIC, queues=QUEUES)
-                        is_made = True
+                    # Again each time: brokers that start now are not known yet.
+                    await self.admin.create_table_topic(TOPIC, queues=QUEUES)
                     await pause(_ROUTE_S)  # name servers know the new topic a moment later
                 else:
                     return True

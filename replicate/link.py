@@ -103,9 +103,10 @@ class ReplicationLink:
         except ConfigError:
             raise
         except (SprocketError, TimeoutError) as error:
-            if self._troubles.get(kind) != str(error):
-                self._troubles[kind] = str(error)
-                logger.warning("event=replication_work_failed work=%s link=%s reason=%r", kind, self, str(error))
+            reason = str(error) or "no answer in time"
+            if self._troubles.get(kind) != reason:
+                self._troubles[kind] = reason
+                logger.warning("event=replication_work_failed work=%s link=%s reason=%r", kind, self, reason)
             return False
         if self._troubles.pop(kind, None) is not None:
             logger.info("event=replication_work_recovered work=%s link=%s", kind, self)

@@ -16,7 +16,7 @@ from replicate.protocol.copies import Copy, Portion, SourceQueue, portion
 from replicate.protocol.position import Checkpoint, Position
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.clock import Clock
-from sprocket.common.errors import SprocketError
+from sprocket.common.errors import ClientError, SprocketError
 from sprocket.common.limits import MAX_BATCH_MESSAGES
 
 logger = logging.getLogger(__name__)
@@ -188,6 +188,8 @@ class QueueCopier:
         if stretch is not None:
             kept = stretch._replace(begin=max(stretch.begin, bounds.begin))
             await self._places.read(kept, position, source)
+            if await self._target.session() is not session:
+                raise ClientError("the target's master changed while its copies were read")
             position.close(kept)
         if source.end < position.next_offset:
             logger.warning(

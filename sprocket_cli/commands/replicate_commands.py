@@ -137,10 +137,12 @@ def failback(path: Path, finish: bool, as_json: bool) -> None:
 @json_option
 def rehearse(path: Path, source_lost: bool, as_json: bool) -> None:
     """Report what the next step would do, and what each side lacks of the other; change nothing."""
-    _step(path, lambda steps: steps.next_step(source_is_lost=source_lost), as_json)
+    _step(path, lambda steps: steps.next_step(source_is_lost=source_lost), as_json, "rehearsed, nothing is changed; ")
 
 
-def _step(path: Path, take: "Callable[[FailoverSteps], Awaitable[StepReport]]", as_json: bool) -> None:
+def _step(
+    path: Path, take: "Callable[[FailoverSteps], Awaitable[StepReport]]", as_json: bool, before: str = ""
+) -> None:
     from replicate.protocol.steps import StepRefused
 
     async def work(config: "Config", clusters: "dict[str, Cluster]") -> "StepReport":
@@ -162,7 +164,8 @@ def _step(path: Path, take: "Callable[[FailoverSteps], Awaitable[StepReport]]", 
                 places = f"{group.topic}/{group.broker}/{group.queue}"
                 click.echo(f"  group {group.group} {places}: {group.source_offset} is {group.target_offset} there")
         after = report.after
-        click.echo(f"refused: {report.refused}" if after is None else f"active: {after.active} ({after.phase})")
+        said = f"refused: {report.refused}" if after is None else f"active: {after.active} ({after.phase})"
+        click.echo(before + said)
     if report.after is None:
         raise SystemExit(1)
 
