@@ -96,11 +96,16 @@ def _nobody(asked: AccessRequest) -> bool:
     return False
 
 
+def _anybody(channel: RemotingChannel, account: str) -> None:
+    pass
+
+
 class Gate:
     """Gate of one port.  It belongs to the event loop's thread.
 
     A request passes if every one of `policies` admits it.  `is_white` selects requests that failures never lock out.
-    `refused_code` is the response code of requests that are locked out.
+    `refused_code` is the response code of requests that are locked out.  `on_signed` is called when another account
+    than before signs on a connection; it raises RequestError to refuse that.
     """
 
     def __init__(
@@ -113,7 +118,9 @@ class Gate:
         is_white: Callable[[AccessRequest], bool] = _nobody,
         refused_code: int = ResponseCode.NO_PERMISSION,
         self_checked: Mapping[int, str] | None = None,
+        on_signed: Callable[[RemotingChannel, str], None] = _anybody,
     ) -> None:
+        self._on_signed = on_signed
         self._revision = Revision()
         self._set_policies(tuple(policies))
         self.audit = AuditLog(settings, clock, self._shown)
@@ -203,8 +210,10 @@ class Gate:
                 continue
             who = verdict
             if proven != who:
+                self._on_signed(channel, who.account)
                 attributes[PROVEN_ACCOUNT], attributes[_PROVEN] = who.account, who
-                channel.proofs.clear()  # they are of the account that has signed last
+                channel.proofs.clear()  # they are of the account that has signed last, and so is the next
+                channel.charged = None
                 if proven is not None and proven.token is not None:
                     proven.token.bearers.discard(channel)
                 if who.token is not None:

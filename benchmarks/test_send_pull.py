@@ -25,8 +25,8 @@ BOTH = pytest.mark.parametrize("serialization", [JSON, ROCKETMQ], ids=["json", "
 class Sink(asyncio.Transport):
     """Takes everything at once."""
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 40000), "sockname": ("127.0.0.1", 10911)})
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (host, 40000), "sockname": ("127.0.0.1", 10911)})
 
     def write(self, data: object) -> None: ...
 

@@ -57,6 +57,7 @@ from broker.replication.empty_start import no_members
 from broker.replication.master_sessions import MasterSessions
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
+from broker.replication.safe_changes import SafeChanges
 from broker.replication.table_stream import TableSender
 from broker.role import Role
 from broker.schedules.positions import SchedulePositions
@@ -169,6 +170,11 @@ class SlavePort:
     replication: Replication
     sessions: MasterSessions
     sender: TableSender
+    changes: SafeChanges
+
+    def awaited(self, routes: Sequence[Route]) -> list[Route]:
+        """Return `routes`; the answers to changes of tables wait for slaves, where sends do."""
+        return self.changes.awaited(routes, self.replication.has_sessions)
 
 
 @dataclass(frozen=True)
@@ -256,7 +262,7 @@ def build(
         *(route for service in (*process.services, *services) for route in service.routes()),
     ]
     gated = gated_table(
-        role, routes, overload=process.fast_failure.verdict, refusals=process.refusals,
+        role, slave_port.awaited(routes), overload=process.fast_failure.verdict, refusals=process.refusals,
         holds_lease=holds_lease, latency=process.latency,
     )  # fmt: skip
     return BrokerParts(
@@ -281,6 +287,7 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
     client = process.new_client(BROKER) if config.broker.enable_controller_mode else process.client
     namespace_table = NamespaceTable(environment.file("namespaces.json"), clock, config.plan_version)
     namespaces = Namespaces(namespace_table)
+    process.consumers.connections.follow(namespace_table.by_name)
     topics, groups, offsets = new_tables(config, environment.file, clock, namespaces, is_copy=role.is_slave)
     mappings = TopicQueueMappings(environment.file("topicQueueMapping.json"), clock, config.plan_version)
     process.queue_types.follow(topics)
@@ -396,8 +403,9 @@ def build_slave_port(
     """Build `SlavePort`."""
     broker, tls = core.config.broker, process.server_tls
     ask_members = presence.members.ask if broker.name_servers else no_members
+    changes = SafeChanges(core)
     sessions = MasterSessions(
-        core, tables, access=process.access, tls=tls, ask_members=ask_members, epochs=process.epochs,
+        core, tables, changes, access=process.access, tls=tls, ask_members=ask_members, epochs=process.epochs,
         on_newer_epoch=environment.newer_epoch,
     )  # fmt: skip
     any_port = broker.listen_port == 0 and broker.ha_listen_port == 0
@@ -409,7 +417,8 @@ def build_slave_port(
     replication = Replication(
         core, sessions, any_port=any_port, tls=tls, slave_status=status, port=port, autoswitch=rules
     )
-    return SlavePort(replication, sessions, TableSender(core.store, core.offsets, replication.listener, tables))
+    sender = TableSender(core.store, core.offsets, replication.listener, tables)
+    return SlavePort(replication, sessions, sender, changes)
 
 
 def _handshake(core: BrokerCore) -> SlaveHandshake:

@@ -19,6 +19,7 @@ from broker.fast_failure import FastFailure
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.metrics.creation_times import CreationTimes
 from broker.metrics.message_flow import MessageFlow
+from broker.namespace.connections import NamespaceConnections
 from broker.service import Service
 from broker.topic.topics import TopicTable
 from ha.epochs.epoch_file import EpochFile
@@ -94,20 +95,23 @@ def build_process_parts(
         lambda error: environment.notify(lambda: environment.fail(error)),
         is_slave=lambda: live.broker.broker_role is BrokerRole.SLAVE,
     )  # fmt: skip
-    access = AccessControl(config, clock, store, settings, users.policy)
+    connections = NamespaceConnections()
+    access = AccessControl(config, clock, store, settings, users.policy, connections)
     client_tls, identity = ClientTls.of(tls), BrokerIdentity(live, access)
 
     def new_client(kind: PeerKind) -> RemotingClient:
         return RemotingClient(credentials=access.credentials, tls=client_tls, prover=identity.prover(kind))
 
-    consumers = ConsumerRegistry(clock, live.plan_version, lambda: live.broker.notify_consumer_ids_changed_enable)
+    consumers = ConsumerRegistry(
+        clock, live.plan_version, lambda: live.broker.notify_consumer_ids_changed_enable, connections
+    )
     filters = ConsumerFilters(live, environment.file("consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     consumers.on_left.append(filters.group_left)
     return ProcessParts(
         access=access, users=users, identity=identity, server_tls=ServerTls(settings), client_tls=client_tls,
         client=new_client(BROKER), new_client=new_client,
-        consumers=consumers, producers=ProducerRegistry(clock), filters=filters,
+        consumers=consumers, producers=ProducerRegistry(clock, connections), filters=filters,
         fast_failure=FastFailure(live, clock), refusals=Refusals(), ha_port=KeptPort(), queue_types=QueueTypes(),
         flow=MessageFlow(), latency=RpcLatency() if is_exporting(config) else None, creations=CreationTimes(clock),
 

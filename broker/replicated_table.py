@@ -20,7 +20,8 @@ class ReplicatedTable:
     log were delivered.  It is applied once the replica has the log that the master had when the table was read.
     Otherwise those messages would be lost when this replica becomes the one that delivers.
 
-    A table that `is_early` requires nothing of the log: a slave has it before the next record.  For one with
+    A table that `is_early` requires nothing of the log: a slave has it before the next record.  So does one that
+    `is_awaited`, but a slave has it so early only if somebody waits for that, else at the next look.  For one with
     `merge_changes` a master may send changes alone.  Then `encode_changes` returns what changed since a mark, for a
     slave that has the early table of that mark; None if that is not known any more.
     """
@@ -33,6 +34,7 @@ class ReplicatedTable:
     prepare: Callable[[bytes], Callable[[], None]]
     tells_deliveries: bool = False
     is_early: bool = False
+    is_awaited: bool = False
     encode_changes: Callable[[Hashable], bytes | None] = lambda _: None
     merge_changes: Callable[[bytes], None] | None = None
 

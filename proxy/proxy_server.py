@@ -148,7 +148,9 @@ class Proxy:
             clock=clock,
             in_process=in_process,
         )
-        self.brokers = Brokers(self._instance)
+        self._descriptors = DescriptorReserve()
+        # Connections to brokers in this process need none.
+        self.brokers = Brokers(self._instance, None if config.is_local else self._descriptors.for_callers)
         self.metadata = Metadata(self.brokers, config)
         self.held = HeldHandles()
         self._shared = link and self._make_shared(link, orphaned)
@@ -265,9 +267,9 @@ class Proxy:
             self._spawn(self._look_at_users(self._users))
         await self.export.bind()
         await self._instance.open()
-        descriptors, is_shared = DescriptorReserve(), self._shared is not None
+        is_shared = self._shared is not None
         for listener in [Listener("default", self.config.grpc_server_port), *self.config.named_listeners]:
-            port = Port(listener, self.config, self._dispatcher, descriptors)
+            port = Port(listener, self.config, self._dispatcher, self._descriptors)
             self._ports.append(port)
             await port.open(is_shared=is_shared)
         await self.remoting.open(is_shared=is_shared)
@@ -291,7 +293,7 @@ class Proxy:
             write_s=self.config.grpc_write_timeout_millis / 1000,
             settings_s=self.config.telemetry_settings_timeout_millis / 1000,
         )
-        return Dispatcher(self._methods, listener, self, self._intake, limits, peer_behind)
+        return Dispatcher(self._methods, listener, self, self._intake, limits, self.brokers.slowed, peer_behind)
 
     async def _serve(self) -> None:
         for port in self._ports:

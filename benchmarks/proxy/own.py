@@ -164,7 +164,8 @@ class _Bench:
         unary = {"SendMessage": send.send_message, "AckMessage": ack.ack_message}
         methods = Methods(unary, {"ReceiveMessage": receive.receive_message}, none, none)
         intake, listener = Intake(1 << 28, 5 << 20), Listener("bench", 1)
-        self.handlers = Dispatcher(methods, lambda: listener, admission, intake, Limits(1, 1)).handlers()
+        limits = Limits(1, 1)
+        self.handlers = Dispatcher(methods, lambda: listener, admission, intake, limits, brokers.slowed).handlers()
 
     async def call(self, name: str, request: bytes) -> list[bytes]:
         """Return the parts of the answer to a call."""

@@ -18,11 +18,13 @@ from benchmarks.tenants.frames import BODY, COLD, FLOOD, QUEUES, pull_header, se
 from sprocket.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
-from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.frames import encode_request
 
 _BATCH: Final = 64
 _HELD: Final = 2000
+# Between two messages that wake the held pulls.
+_HELD_SEND_S: Final = 0.05
 _GROUPS: Final = 50
 _READ_BYTES: Final = 1 << 18
 
@@ -86,12 +88,29 @@ class Flood:
             ]  # fmt: skip
             yield b"".join(self._frame(RequestCode.PULL_MESSAGE, header) for header in headers)
 
-    def _held_pulls(self) -> Iterator[bytes]:
-        """Pulls at the end of a topic that the same tenant floods: each message wakes all of them."""
-        headers = [pull_header(f"evil%Held{at}", FLOOD, at % QUEUES, 1 << 40, wait_ms=20_000) for at in range(_HELD)]
-        frames = [self._frame(RequestCode.PULL_MESSAGE, header) for header in headers]
-        for at in range(0, _HELD, _BATCH):
-            yield b"".join(frames[at : at + _BATCH])
+    async def _hold(self) -> None:
+        """Hold pulls at the end of a topic that the same tenant sends to: each message wakes all of its queue."""
+        client = RemotingClient()
+        address = f"{self._host}:{self._port}"
+
+        async def hold(number: int) -> None:
+            offset, queue_id = 0, number % QUEUES
+            while True:
+                header = pull_header(f"evil%Held{number}", FLOOD, queue_id, offset, wait_ms=20_000, at_most=1)
+                answer = await client.invoke(address, RequestCode.PULL_MESSAGE, header, timeout_s=60)
+                self.answers["held answered"] += 1
+                # Never more than a message behind, so that the pull is held again.
+                end = int(answer.ext_fields.get("maxOffset", 0))
+                offset = end if answer.code == ResponseCode.SUCCESS else int(answer.ext_fields["nextBeginOffset"])
+
+        async def send() -> None:
+            for number in count():
+                await client.invoke(
+                    address, RequestCode.SEND_MESSAGE_V2, send_header(FLOOD, number), BODY, timeout_s=60
+                )
+                await asyncio.sleep(_HELD_SEND_S)
+
+        await asyncio.gather(send(), *(hold(number) for number in range(_HELD)))
 
     def _subscriptions(self) -> Iterator[bytes]:
         """Heartbeats of many groups whose subscriptions change each time."""
@@ -133,7 +152,8 @@ class Flood:
         """Flood with several kinds at once."""
         if kinds == [HARMLESS]:
             await self._harmless()
-        await asyncio.gather(*(self._write(kind, batches) for kind in kinds for batches in self.of(kind)))
+        floods = (self._write(kind, batches) for kind in kinds for batches in self.of(kind))
+        await asyncio.gather(*floods, *([self._hold()] if "held" in kinds else []))
 
     def of(self, kind: str) -> list[Callable[[], Iterator[bytes]]]:
         """Return what each connection of a kind writes."""
@@ -141,7 +161,7 @@ class Flood:
             "sends": [self._sends] * 4,
             "cold": [self._cold_pulls] * 2,
             "filters": [self._filtered_pulls] * 2,
-            "held": [self._held_pulls],
+            "held": [],
             "subscriptions": [self._subscriptions],
         }[kind]
 

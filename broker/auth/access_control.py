@@ -16,6 +16,7 @@ from acl.plain.files import PlainFiles
 from acl.weak_settings import Exposure, warn_of
 from broker.client.clients import ClientChannel
 from broker.config.broker_config import BrokerConfig
+from broker.namespace.connections import NamespaceConnections
 from broker.periodic import Periodic
 from broker.service import Service
 from sprocket.common.clock import Clock
@@ -40,8 +41,15 @@ class AccessControl(Service):
     """
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, store: StoreConfig, tls: TlsSettings, users: Policy | None
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        store: StoreConfig,
+        tls: TlsSettings,
+        users: Policy | None,
+        connections: NamespaceConnections,
     ) -> None:
+        self._connections = connections
         self._config, self._store, self._tls = config, store, tls
         self._files = _files(config)
         self._users = users  # the policy of ACL 2.0
@@ -56,6 +64,7 @@ class AccessControl(Service):
             is_white=self._is_white,
             refused_code=ResponseCode.NO_PERMISSION if config.asks_for_users else ResponseCode.SYSTEM_ERROR,
             self_checked=SELF_CHECKED,
+            on_signed=connections.signed,
         )
 
     def guard(self, table: RouteTable) -> RouteTable:
@@ -81,6 +90,10 @@ class AccessControl(Service):
                 [*named, *accounts],
             )
         )  # fmt: skip
+
+    def channel_closed(self, channel: RemotingChannel) -> None:
+        """Count a closed connection no longer in the namespace of the account that has signed on it."""
+        self._connections.channel_closed(channel)
 
     def periodic(self) -> list[Periodic]:
         """Return the periodic work: watch the files, and log how many audit lines were omitted."""

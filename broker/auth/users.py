@@ -154,7 +154,7 @@ class Users(Service):
         def encode() -> bytes:
             return sealed_for_replica(tables.content, seal)
 
-        return [ReplicatedTable("auth", None, lambda: tables.revision.number, encode, prepare)]
+        return [ReplicatedTable("auth", None, lambda: tables.revision.number, encode, prepare, is_awaited=True)]
 
     def _take_over(self, content: AuthContent) -> None:
         if content != self.tables.content:

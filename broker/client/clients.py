@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
+from broker.namespace.connections import NamespaceConnections
 from broker.plan.version import PlanVersion
 from broker.subscription.assumed_subscriptions import AssumedSubscriptions
 from sprocket.common.clock import Clock
@@ -103,8 +104,13 @@ class ConsumerRegistry:
     """
 
     def __init__(
-        self, clock: Clock, plan_version: PlanVersion, notify_enabled: Callable[[], bool] = lambda: True
+        self,
+        clock: Clock,
+        plan_version: PlanVersion,
+        notify_enabled: Callable[[], bool] = lambda: True,
+        connections: NamespaceConnections | None = None,
     ) -> None:
+        self.connections = connections or NamespaceConnections()
         self._clock = clock
         self._plan_version = plan_version
         self._notify_enabled = notify_enabled
@@ -123,11 +129,6 @@ class ConsumerRegistry:
     def group(self, group: str) -> ConsumerGroup | None:
         """Return the group; None without a connected member."""
         return self._groups.get(group)
-
-    def connected(self, prefix: str) -> set[int]:
-        """Return the ids of the connections of members of groups whose names begin with `prefix`."""
-        found = (group.members for name, group in self._groups.items() if name.startswith(prefix))
-        return {channel_id for members in found for channel_id in members}
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """Return the group's subscription to the topic, from heartbeats or requests; None without one."""
@@ -164,6 +165,7 @@ class ConsumerRegistry:
         if group.plan_facts() != before:
             self._plan_version.rise()
         if joined:
+            self.connections.joined(group.name, member.channel)
             peer_lines.info(
                 logger, member.channel.peer, "event=consumer_joined group=%s client=%s peer=%s:%s model=%s members=%d",
                 group.name, member.client_id, *member.channel.peer, group.message_model, len(group.members),
@@ -214,6 +216,7 @@ class ConsumerRegistry:
 
     def _remove(self, group: ConsumerGroup, channel_id: int, reason: str) -> None:
         member = group.members.pop(channel_id)
+        self.connections.left(group.name, channel_id)
         _discard(self._names, channel_id, group.name)
         peer_lines.info(
             logger, member.channel.peer, "event=consumer_left group=%s client=%s reason=%s members=%d",
@@ -235,7 +238,8 @@ class ConsumerRegistry:
 class ProducerRegistry:
     """Registry of producer groups with at least one connected member."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, connections: NamespaceConnections | None = None) -> None:
+        self._connections = connections or NamespaceConnections()
         self._clock = clock
         self._groups: dict[str, dict[int, Member]] = {}
         # By client id, then by group and channel id; the newest member is last.
@@ -251,11 +255,6 @@ class ProducerRegistry:
         """Return the connected producers of a group."""
         return list(self._groups.get(group, {}).values())
 
-    def connected(self, prefix: str) -> set[int]:
-        """As `ConsumerRegistry.connected`."""
-        found = (members for group, members in self._groups.items() if group.startswith(prefix))
-        return {channel_id for members in found for channel_id in members}
-
     def find_channel(self, client_id: str) -> ClientChannel | None:
         """Return the connection of a client with a producer; the newest if it has several."""
         found = self._clients.get(client_id)
@@ -269,6 +268,7 @@ class ProducerRegistry:
             self._forget(group, previous)
         self._clients.setdefault(member.client_id, {})[group, member.channel.id] = member
         if member.channel.id not in members:
+            self._connections.joined(group, member.channel)
             peer_lines.info(
                 logger, member.channel.peer, "event=producer_joined group=%s client=%s peer=%s:%s",
                 group, member.client_id, *member.channel.peer,
@@ -299,6 +299,7 @@ class ProducerRegistry:
         member = members.pop(channel_id, None)
         if member is not None:
             self._forget(group, member)
+            self._connections.left(group, channel_id)
             _discard(self._names, channel_id, group)
             peer_lines.info(
                 logger, member.channel.peer, "event=producer_left group=%s client=%s reason=%s", group,

@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `CommitLog.handleDiskFlushAndHA`, `GroupCommitService` (
 `GroupTransferService` (slaveTimeout); RocketMQ 4.9, `CommitLog.submitReplicaRequest` (SLAVE_NOT_AVAILABLE).
 """
 
+import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
@@ -189,6 +190,15 @@ class ConfirmWaits:
                 except Exception:
                     # The messages are stored and will be answered: without what was to be prepared.
                     peer_lines.error(logger, "", "event=responses_not_prepared", exc_info=True)
+
+    async def outcome(self, end_offset: int) -> ResponseCode:
+        """Wait as `wait`, and return the code.  Raises StoreError."""
+        answered: asyncio.Future[tuple[StoreError | None, ResponseCode]] = asyncio.get_running_loop().create_future()
+        self.wait(end_offset, lambda *found: None if answered.done() else answered.set_result(found))
+        error, code = await answered
+        if error is not None:
+            raise error
+        return code
 
     def _with_lease(self, answer: Answer) -> Answer:
         """Return an `answer` that looks at the lease at the moment of the answer."""

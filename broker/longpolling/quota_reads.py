@@ -46,10 +46,9 @@ class QuotaReads:
     def __len__(self) -> int:
         return len(self._held)
 
-    @property
-    def callers_of(self) -> Callable[[CallerChannel], Buckets] | None:
-        """Function for the buckets of who reads on a connection; None if there are none now."""
-        return self._quotas.callers_out if self._quotas.has_callers else None
+    def callers(self, channel: CallerChannel) -> Buckets:
+        """Return the buckets of who reads on a connection."""
+        return self._quotas.callers_out(channel) if self._quotas.has_callers else ()
 
     def of_plan(self, topic: str, group: str) -> Buckets:
         """Return the buckets for a planner of reads."""
@@ -57,7 +56,7 @@ class QuotaReads:
 
     def of(self, planned: Buckets, channel: CallerChannel) -> Buckets:
         """Return the buckets of a read: those of its plan, and those of who reads."""
-        return planned + self._quotas.callers_out(channel) if self._quotas.has_callers else planned
+        return planned + self.callers(channel)
 
     def planned(self, channel: FramesChannel) -> None:
         """Charge who reads on a connection with the SQL filters that were compiled for its plans just now."""

@@ -4,7 +4,7 @@ A name counts in the namespace that it begins with.  Retry topics and dead-lette
 them along, and the limit of groups bounds them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -46,12 +46,16 @@ class SendLimits(msgspec.Struct, frozen=True):
         """The types that messages may have."""
         return frozenset(self.policy.message_types or MessageType)
 
-    def check(self, properties: str | None, body_bytes: int) -> None:
-        """Raise RequestError for a message, or for a batch by its own properties, that is not allowed."""
+    def check_size(self, body_bytes: int) -> None:
+        """Raise RequestError for the body of a message or of a batch that is too large."""
         policy = self.policy
         if policy.max_message_bytes and body_bytes > policy.max_message_bytes:
             text = f"a message has at most {policy.max_message_bytes} bytes (maxMessageBytes), this one {body_bytes}"
             raise refusal(policy, text, ResponseCode.MESSAGE_ILLEGAL)
+
+    def check_type(self, properties: str | None) -> None:
+        """Raise RequestError for a message whose type is not allowed; those of a batch have its properties, too."""
+        policy = self.policy
         if policy.message_types:
             kind = type_of(names.parse(properties).get)
             if kind not in policy.message_types:
@@ -93,15 +97,6 @@ class Namespaces:
             policy = self.by_name[name]
             if (has := count_in(name, known)) + len(groups) > policy.max_groups:
                 raise refusal(policy, f"it has {has} of at most {policy.max_groups} consumer groups (maxGroups)")
-
-    def check_connection(self, group: str, channel_id: int, connected: Callable[[str], set[int]]) -> None:
-        """Raise RequestError if a connection may not join a group; `connected` has those of groups with a prefix."""
-        policy = self.policy(group)
-        if policy is None or not policy.max_connections:
-            return
-        channels = connected(policy.name + SEPARATOR)
-        if channel_id not in channels and len(channels) >= policy.max_connections:
-            raise refusal(policy, f"its clients have its {policy.max_connections} connections (maxConnections)")
 
 
 NO_NAMESPACES: Final = Namespaces()

@@ -85,9 +85,7 @@ class PopFrames:
         if queue is None or not room_bytes:
             return 0
         pops = kernel.begin(queue, room_bytes, max_record_bytes, self._clock.wall_ms())
-        callers_of = self._quotas.callers_of
-        callers: Buckets = () if callers_of is None else callers_of(channel)
-        read = _Read(self, table, code, pops, channel, callers)
+        read = _Read(self, table, code, pops, channel, self._quotas.callers(channel))
         try:
             self._take(kernel, read, frames, index, proof)
             for (topic, group), (checkpoints, _, _) in read.totals.items():

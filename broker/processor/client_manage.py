@@ -89,7 +89,14 @@ class ClientProcessor:
     def heartbeat(self, request: Request[HeartbeatRequestHeader]) -> Steps:
         """Register a client in its groups, some in each step.  New groups and their retry topics are created."""
         with self._quotas.work_of(request.channel):
-            data = self._checked_heartbeat(request)
+            data = read_heartbeat(request.body)
+        if not data.client_id:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
+        groups = [one.group_name for one in data.consumer_data_set] + [one.group_name for one in data.producer_data_set]
+        with self._consumers.connections.joining(groups, request.channel):
+            return (yield from self._registered(request, data))
+
+    def _registered(self, request: Request[HeartbeatRequestHeader], data: HeartbeatData) -> Steps:
         member = self._member(request, data.client_id)
         is_sub_change = data.heartbeat_fingerprint == 0
         for first in range(0, len(data.consumer_data_set), _GROUPS_OF_A_STEP):
@@ -104,18 +111,6 @@ class ClientProcessor:
             self._producers.register(producer.group_name, member)
         fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if is_sub_change else "false"}
         return Response(header=fields)
-
-    def _checked_heartbeat(self, request: Request[HeartbeatRequestHeader]) -> HeartbeatData:
-        data = read_heartbeat(request.body)
-        if not data.client_id:
-            raise RequestError(ResponseCode.INVALID_PARAMETER, "clientID is empty")
-        groups = [one.group_name for one in data.consumer_data_set] + [one.group_name for one in data.producer_data_set]
-        for group in groups:
-            self._groups.namespaces.check_connection(group, request.channel.id, self._connected)
-        return data
-
-    def _connected(self, prefix: str) -> set[int]:
-        return self._consumers.connected(prefix) | self._producers.connected(prefix)
 
     def _register_consumer(self, member: Member, consumer: ConsumerData, data: HeartbeatData) -> bool:
         """Register one consumer; return whether the client must send its subscriptions in full next time."""

@@ -54,8 +54,7 @@ class PullFrames:
 
         With `proof`, an access gate has not seen the frames: it admits those that prove this.
         """
-        callers_of = None if self._quotas is None else self._quotas.callers_of
-        callers: Buckets = () if callers_of is None else callers_of(channel)
+        callers: Buckets = () if self._quotas is None else self._quotas.callers(channel)
         if callers and not admits(callers):
             return 0
         try:

@@ -13,14 +13,12 @@ from typing import Final, TypeAlias
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
+from sprocket.common.refusal_pace import RefusalPace
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RETRY_AFTER_FIELD, ResponseCode
 
 # Less is nothing: a sum of times that are no whole numbers in binary is off by less.
 _NOTHING: Final = 1e-6
-# Each request over a quota stops the reading of its connection for this time, which begins when that of the request
-# before it ends.  So one quota refuses some 1,000 requests of a resource in a second, on however many connections.
-_SLOW_S: Final = 0.001
 # What `left` returns if there is no bound.
 UNBOUND: Final = 1 << 62
 
@@ -66,7 +64,7 @@ class Bucket:
     `left` and `take` do.  `now_s` is the clock.
     """
 
-    __slots__ = ("__weakref__", "_slow_until_s", "counts_bytes", "kind", "now_s", "of", "state", "tally")
+    __slots__ = ("__weakref__", "_pace", "counts_bytes", "kind", "now_s", "of", "state", "tally")
 
     def __init__(
         self, of: str, kind: Kind, rate: float, burst: float, clock: Clock, tally: Tally, *, is_soft: bool = False
@@ -76,7 +74,7 @@ class Bucket:
         self.counts_bytes = kind in _BYTES
         self.tally = tally
         self.now_s = clock.monotonic
-        self._slow_until_s = 0.0
+        self._pace = RefusalPace()
         self.state = array("d", (burst, clock.monotonic(), rate, burst, is_soft))
 
     @property
@@ -132,10 +130,11 @@ class Bucket:
             self.state[_LEVEL] = 0.0
 
     def slow_s(self) -> float:
-        """Return for how long the connection of a request that was over the limit is not read, in seconds."""
-        now_s = self.now_s()
-        self._slow_until_s = max(now_s, self._slow_until_s) + _SLOW_S
-        return self._slow_until_s - now_s
+        """Return for how long the connection of a request that was over the limit is not read, in seconds.
+
+        All connections with requests of this resource have one pace.
+        """
+        return self._pace.refused_s(self.now_s())
 
     def _refill(self) -> float:
         """Add what has come since the last look; return the tokens that are there now."""

@@ -1,7 +1,7 @@
 """Quotas of one broker in force: the buckets of resources, and who is charged for a request.
 
 Planners ask for the buckets of topics and groups when they make a plan, so a request does not search for them.  The
-buckets of the account and the address are kept at the connection until a quota changes.
+buckets of the account and the address are kept at the connection until a quota changes, or another account signs there.
 
 A connection with requests over a quota is read more slowly, so that a flood of them costs the others little.
 """
@@ -20,6 +20,7 @@ from broker.quota.work_budget import WorkBudget
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.refusal_pace import MAX_WAIT_S
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.quota import Quota
 from sprocket.remoting.codes import ResponseCode
@@ -37,11 +38,9 @@ _WORDS: Final = {
     Dimension.ACCOUNT: "account", Dimension.TOPIC: "topic", Dimension.GROUP: "consumer group",
     Dimension.ADDRESS: "address", Dimension.NAMESPACE: "namespace", Dimension.TENANT: "tenant",
 }  # fmt: skip
-# Attributes of a connection: its `_Caller`, and for whom a proxy speaks on it.
-_CALLER: Final = "quota_caller"
+# Attribute of a connection: for whom a proxy speaks on it.
 _NAMED: Final = "quota_named_caller"
-# Max time for which a connection is not read because a quota is used up, and because of the work that it makes.
-_MAX_SLOW_S: Final = 1.0
+# Max time for which a connection is not read because of the work that it makes; MAX_WAIT_S is for a quota.
 _MAX_WORK_SLOW_S: Final = 5.0
 
 
@@ -53,6 +52,8 @@ class CallerChannel(Protocol):
 
     @property
     def attributes(self) -> dict[str, Any]: ...
+
+    charged: Any
 
 
 class _Named(NamedTuple):
@@ -73,14 +74,13 @@ class ChargedPlan(Protocol):
     def is_retry(self) -> bool: ...
 
 
-class _Caller:
-    """Who sends on a connection, and the buckets for it."""
+class Charged:
+    """The buckets for what the peer of a connection sends and reads, as long as `change` is the last of the quotas."""
 
-    __slots__ = ("account", "into", "number", "out")
+    __slots__ = ("change", "into", "out")
 
-    def __init__(self, number: int, account: str | None, buckets: Buckets) -> None:
-        self.number = number
-        self.account = account
+    def __init__(self, change: object, buckets: Buckets) -> None:
+        self.change = change
         self.into = _of_kinds(_IN, buckets)
         self.out = _of_kinds(_OUT, buckets)
 
@@ -101,7 +101,7 @@ class Quotas:
         self._clock = clock
         self._own_account = own_account
         self._work = WorkBudget(clock)
-        self._number = 0  # of changes
+        self.change = object()  # the last change; no other has the same
         self._patterns = by_dimension({})
         self.has_callers = False  # whether any account or address has a quota
         # All that a plan, a connection or `_recent` uses: so a resource never has two buckets of a kind.
@@ -115,7 +115,7 @@ class Quotas:
         self._changed(table.by_name)
 
     def _changed(self, quotas: Mapping[str, Quota]) -> None:
-        self._number += 1
+        self.change = object()
         self._patterns = by_dimension(quotas)
         self.has_callers = bool(self._patterns[Dimension.ACCOUNT] or self._patterns[Dimension.ADDRESS])
         for key in [key for key in self._tallies if key[0] not in quotas]:
@@ -155,25 +155,24 @@ class Quotas:
 
     def callers_in(self, channel: CallerChannel) -> Buckets:
         """Return the buckets of who sends on a connection."""
-        return self._caller(channel).into
+        return self.charged(channel).into
 
     def callers_out(self, channel: CallerChannel) -> Buckets:
         """Return the buckets of who reads on a connection."""
-        return self._caller(channel).out
+        return self.charged(channel).out
 
-    def _caller(self, channel: CallerChannel) -> _Caller:
-        attributes = channel.attributes
-        caller: _Caller | None = attributes.get(_CALLER)
-        account = attributes.get(PROVEN_ACCOUNT)
-        if caller is None or caller.number != self._number or caller.account != account:
-            charged, address = self._charged(channel)
+    def charged(self, channel: CallerChannel) -> Charged:
+        """Return the buckets of a connection.  The kernel of sends looks at `channel.charged` before it asks."""
+        known: Charged | None = channel.charged
+        if known is None or known.change is not self.change:
+            account, address = self._payer(channel)
             buckets = self._buckets_of(Dimension.ADDRESS, address)
-            if charged is not None:
-                buckets = (*self._buckets_of(Dimension.ACCOUNT, charged), *buckets)
-            caller = attributes[_CALLER] = _Caller(self._number, account, buckets)
-        return caller
+            if account is not None:
+                buckets = (*self._buckets_of(Dimension.ACCOUNT, account), *buckets)
+            known = channel.charged = Charged(self.change, buckets)
+        return known
 
-    def _charged(self, channel: CallerChannel) -> tuple[str | None, str]:
+    def _payer(self, channel: CallerChannel) -> tuple[str | None, str]:
         """Return the account and the address that pay for the requests of a connection."""
         account, named = channel.attributes.get(PROVEN_ACCOUNT), channel.attributes.get(_NAMED)
         if named is not None and named.proved == account:
@@ -200,7 +199,7 @@ class Quotas:
             raise RequestError(ResponseCode.NO_PERMISSION, remark, Reason.ACCESS_DENIED)
         attributes = channel.attributes
         attributes[_NAMED] = _Named(attributes.get(PROVEN_ACCOUNT), account, address)
-        attributes.pop(_CALLER, None)
+        channel.charged = None
 
     # Requests that were decoded
 
@@ -248,7 +247,7 @@ class Quotas:
         return _NAMED not in channel.attributes and self.trusts(channel)
 
     def _worker(self, channel: FramesChannel) -> str:
-        account, address = self._charged(channel)
+        account, address = self._payer(channel)
         return f"address {address}" if account is None else f"account {account}"
 
     @contextmanager
@@ -270,7 +269,7 @@ class Quotas:
         )
         self._slow(request.channel, bucket.slow_s())
 
-    def _slow(self, channel: FramesChannel, seconds: float, max_s: float = _MAX_SLOW_S) -> None:
+    def _slow(self, channel: FramesChannel, seconds: float, max_s: float = MAX_WAIT_S) -> None:
         if not self._is_of_many(channel):
             channel.read_after(min(seconds, max_s))
 

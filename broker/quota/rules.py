@@ -108,8 +108,8 @@ class Patterns:
     def __init__(self, quotas: Iterable[Quota]) -> None:
         patterns = {quota.name.partition(":")[2]: quota for quota in quotas}
         self._literal = {text: quota for text, quota in patterns.items() if not text.endswith(_ANY)}
-        prefixes = ((text[:-1], quota) for text, quota in patterns.items() if text.endswith(_ANY))
-        self._prefixes = sorted(prefixes, key=lambda one: -len(one[0]))
+        self._prefixes = {text[:-1]: quota for text, quota in patterns.items() if text.endswith(_ANY)}
+        self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
 
     def __bool__(self) -> bool:
         return bool(self._literal or self._prefixes)
@@ -118,7 +118,8 @@ class Patterns:
         """Return the quota that holds for a name; None if there is none."""
         found = self._literal.get(name)
         if found is None:
-            found = next((quota for prefix, quota in self._prefixes if name.startswith(prefix)), None)
+            longest_first = (self._prefixes.get(name[:length]) for length in self._lengths)
+            found = next((quota for quota in longest_first if quota is not None), None)
         return found
 
 

@@ -19,6 +19,7 @@ from broker.periodic import Periodic
 from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, no_members
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import replica_rules
+from broker.replication.safe_changes import SafeChanges
 from broker.replication.table_stream import EarlyTables
 from broker.service import Service
 from ha.epochs.epoch_file import EpochFile
@@ -55,6 +56,7 @@ class MasterSessions(Service):
         self,
         core: BrokerCore,
         tables: ReplicatedTables,
+        changes: SafeChanges,
         *,
         access: AccessControl | None = None,
         tls: ServerTls | None = None,
@@ -70,7 +72,7 @@ class MasterSessions(Service):
         self._on_newer_epoch = on_newer_epoch
         self._min_replicas = replica_rules(core.config).min_in_sync_replicas
         # Some tables do not wait for a look.
-        self.before_log: Callable[[MasterSession], None] = EarlyTables(tables).send
+        self.before_log: Callable[[MasterSession], None] = EarlyTables(tables, changes).send
         self._rules: SessionRules | None = None
         self._timer: Timer | None = None
         self._log: StoreReplicaLog | None = None

@@ -198,19 +198,20 @@ def _groups(core: BrokerCore) -> ReplicatedTable:
     groups = core.groups
     return ReplicatedTable(
         "subscriptionGroup", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _versions(groups), groups.encode,
-        _reader(SubscriptionGroupTable, groups.replace),
+        _reader(SubscriptionGroupTable, groups.replace), is_awaited=True,
     )  # fmt: skip
 
 
 def _quotas(core: BrokerCore) -> ReplicatedTable:
     table = core.quotas.table
-    return ReplicatedTable("quotas", None, _versions(table), table.encode, _reader(QuotaTableBody, table.replace))
+    read = _reader(QuotaTableBody, table.replace)
+    return ReplicatedTable("quotas", None, _versions(table), table.encode, read, is_awaited=True)
 
 
 def _namespaces(core: BrokerCore) -> ReplicatedTable:
     table = core.namespace_table
     read = _reader(NamespaceTableBody, table.replace)
-    return ReplicatedTable("namespaces", None, _versions(table), table.encode, read)
+    return ReplicatedTable("namespaces", None, _versions(table), table.encode, read, is_awaited=True)
 
 
 def schedules_of(core: BrokerCore) -> ReplicatedTable:
@@ -257,7 +258,7 @@ def _delay_offsets(core: BrokerCore, offsets: DelayOffsets) -> ReplicatedTable:
 def _request_modes(modes: RequestModes) -> ReplicatedTable:
     return ReplicatedTable(
         "messageRequestMode", RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, lambda: modes.changes, modes.encode,
-        _reader(RequestModeTable, modes.replace),
+        _reader(RequestModeTable, modes.replace), is_awaited=True,
     )  # fmt: skip
 
 

@@ -151,6 +151,10 @@ class Replication(Service):
         """Return the hosts of slaves whose log was compared with this one: a connection alone proves nothing."""
         return [one.peer[0] for one in self.listener.connections if one.link.requested_offset is not None]
 
+    def has_sessions(self) -> bool:
+        """Return whether a Sprocket slave follows the log."""
+        return bool(self.listener.sessions)
+
     def status(self, request: Request[NoHeader]) -> Response:
         """GET_BROKER_HA_STATUS: a master reports each slave's progress, a slave its own."""
         if self._slave_status is not None:

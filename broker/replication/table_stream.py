@@ -5,7 +5,8 @@ all, and only if its mark changed.  Each follows the log as it was at the look. 
 its message, and a group moves back at most by what was committed since the last look.
 
 Early tables, such as topics, do not wait for a look: they precede the next piece of the log.  So a slave that has a
-message has its topic, and can serve it when the master is lost.
+message has its topic, and can serve it when the master is lost.  Awaited tables do the same after a change for whose
+safety somebody waits.
 """
 
 import logging
@@ -18,6 +19,7 @@ from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.periodic import Periodic
 from broker.replicated_table import ReplicatedTable, changes_name
 from broker.replication.replicated_tables import ReplicatedTables
+from broker.replication.safe_changes import SafeChanges
 from broker.role import Role
 from broker.service import Service
 from ha.listener import SlaveListener
@@ -34,19 +36,28 @@ LOOK_S: Final = 0.2
 class EarlyTables:
     """A master's end for its early tables.  Lives in the event loop's thread."""
 
-    def __init__(self, tables: ReplicatedTables) -> None:
+    def __init__(self, tables: ReplicatedTables, changes: SafeChanges) -> None:
         self._tables = [table for table in tables.all if table.is_early]
+        self._awaited = [table for table in tables.all if table.is_awaited]
+        self._changes = changes
+        self._count = 0  # of the changes when the marks were taken
+        self._marks: list[tuple[ReplicatedTable, Hashable]] = []  # of awaited tables, which each slave needs at least
         # By the table's name: its mark, the mark that the changes are for (None: all of it), and what is sent.
         self._encoded: dict[str, tuple[Hashable, Hashable, TableUpdate]] = {}
 
     def send(self, session: MasterSession) -> None:
         """Queue each table before the next piece of the log, if it differs from what this slave has."""
-        for table in self._tables:
-            mark, known = table.mark(), session.tables.mark(table.name)
+        if self._count != self._changes.count:
+            self._count = self._changes.count
+            self._marks = [(table, table.mark()) for table in self._awaited]
+        for table, mark in (*((table, table.mark()) for table in self._tables), *self._marks):
+            known = session.tables.mark(table.name)
             if known != mark:
-                session.tables.hurry(self._update(table, mark, known), table.name, mark)
+                session.tables.hurry(self._update(table, known), table.name, mark)
 
-    def _update(self, table: ReplicatedTable, mark: Hashable, known: Hashable) -> TableUpdate:
+    def _update(self, table: ReplicatedTable, known: Hashable) -> TableUpdate:
+        """Return the table as it is now, or what changed since `known`: what is queued may be newer than a mark."""
+        mark = table.mark()
         since = None if table.merge_changes is None else known
         encoded = self._encoded.get(table.name)
         if encoded is None or encoded[:2] != (mark, since):

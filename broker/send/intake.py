@@ -264,18 +264,29 @@ class MessageIntake:
             raise self._illegal("A batch cannot have a delay or be part of a transaction.")
         if len(request.body) > self._config.store.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
+        content, max_message_bytes = request.body, self._config.store.max_message_size
         if plan.keeps_batches and names.UNIQ_KEY in properties:
-            kept = self._inner_batch(request, plan, born_host, properties)
+            members = self._members(content, MAX_MESSAGES, check_sizes=True)
+            self._check_types(request, plan, members)
+            kept = self._inner_batch(request, plan, born_host, properties, len(members))
             return [kept], properties[names.UNIQ_KEY], False
         common = self._encoded(properties)
-        content, max_message_bytes = request.body, self._config.store.max_message_size
         members = self._members(content, MAX_BATCH_MESSAGES)
+        self._check_types(request, plan, members)
         try:
             check_growth(content, len(members), plan.topic, common, max_message_bytes)
         except BadBatch as error:
             raise self._illegal(str(error)) from None
         messages, have_ids = self._split(request, plan, born_host, members, common)
         return messages, properties.get(names.UNIQ_KEY, ""), have_ids
+
+    def _check_types(self, request: Request[Any], plan: SendPlan, members: list[Member]) -> None:
+        """Raise RequestError unless the namespace allows the type of each message of a batch."""
+        if plan.limits is None or not plan.limits.policy.message_types:
+            return
+        common, content = names.VALUE_END + (request.header.properties or ""), request.body
+        for _, _, properties_at, end in members:
+            plan.limits.check_type(content[properties_at:end].decode("utf-8", "replace") + common)
 
     def _lite_batch(self) -> RequestError:
         # RocketMQ stores such a message in no lite topic.
@@ -331,10 +342,11 @@ class MessageIntake:
         plan: SendPlan,
         born_host: bytes,
         properties: dict[str, str],
+        count: int,
     ) -> PendingMessage:
-        """Return the batch as one record, which consumers unwrap."""
+        """Return the batch of `count` messages as one record, which consumers unwrap."""
         header: SendHeader = request.header
-        properties[names.INNER_NUM] = str(self._count(request.body))
+        properties[names.INNER_NUM] = str(count)
         encoded = self._encoded(properties)
         return PendingMessage(
             plan.topic, plan.queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0), header.flag,

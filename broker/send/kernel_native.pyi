@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from broker.plan.table import Plan, PlanTable, Refused
-from broker.quota.bucket import Buckets
+from broker.quota.quotas import Quotas
 from broker.send.planner import SendPlan
 from sprocket.remoting.header_reader_native import HeaderReader
 
@@ -24,7 +24,7 @@ class SendKernel:
     def configure(
         self,
         suffix: bytes,
-        callers_of: Callable[[Any], Buckets] | None,
+        quotas: Quotas | None,
         half_topic: str,
         timer_topic: str,
         broker_name: bytes,

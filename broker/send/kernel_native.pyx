@@ -248,7 +248,8 @@ cdef class SendKernel:
     cdef Py_ssize_t max_sends
     cdef bytes suffix
     cdef SendKinds kinds
-    cdef object callers_of
+    cdef object charged_of  # None if nobody is charged
+    cdef object change  # of the quotas, for which `charged` of a connection holds
 
     def __init__(self, dict readers not None, plan_of, table, Py_ssize_t max_sends):
         """`plan_of` returns the plan for a topic and a queue id.  `table` is a `PlanTable` of this kernel.
@@ -257,13 +258,14 @@ cdef class SendKernel:
         """
         self.readers, self.plan_of, self.table, self.max_sends = readers, plan_of, table, max_sends
 
-    def configure(self, bytes suffix not None, callers_of, *kinds):
+    def configure(self, bytes suffix not None, quotas, *kinds):
         """Set what all messages have in common; `kinds` are the arguments of `SendKinds`.
 
         `suffix` are the properties that the broker adds to each message, with the end of the last value.
-        `callers_of` returns the buckets of quotas of who sends on a connection; None if nobody has any.
+        `quotas` have buckets of who sends on a connection; None if nobody has any.
         """
-        self.suffix, self.kinds, self.callers_of = suffix, SendKinds(*kinds), callers_of
+        self.suffix, self.kinds = suffix, SendKinds(*kinds)
+        self.charged_of, self.change = (None, None) if quotas is None else (quotas.charged, quotas.change)
 
     def intake(self, *arguments):
         """Return a `SendIntake`."""
@@ -553,7 +555,12 @@ cdef class SendTurn:
     cdef bint set_sender(self, channel) except -1:
         """Look up the meters of who sends on a connection; return False if there are too many for this turn."""
         self.sender.count = 0
-        return self.kernel.callers_of is None or self.add_meters(self.kernel.callers_of(channel), &self.sender)
+        if self.kernel.charged_of is None:
+            return True
+        charged = channel.charged
+        if charged is None or charged.change is not self.kernel.change:
+            charged = self.kernel.charged_of(channel)
+        return self.add_meters(charged.into, &self.sender)
 
     cdef bint add_meters(self, tuple buckets, Meters *meters) except -1:
         """Set the meters of some buckets; return False if there are too many for this turn."""

@@ -236,15 +236,15 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             return self._topics.get_or_create(topic, 1, topic_sys_flag=sys_flag)
         return created
 
-    def callers_of(self) -> Callable[[CallerChannel], Buckets] | None:
-        """Return the function for the buckets of who sends on a connection; None if there are none now."""
-        quotas = self.quotas
-        return quotas.callers_in if quotas is not None and quotas.has_callers else None
+    @property
+    def charging(self) -> Quotas | None:
+        """The quotas, if any account or address has one now: then connections have buckets."""
+        return self.quotas if self.quotas is not None and self.quotas.has_callers else None
 
     def callers(self, channel: CallerChannel) -> Buckets:
         """Return the buckets of who sends on a connection."""
-        callers_of = self.callers_of()
-        return () if callers_of is None else callers_of(channel)
+        charging = self.charging
+        return () if charging is None else charging.callers_in(channel)
 
     def spend(self, plan: SendPlan, callers: Buckets, request: Request[Any], messages: int = 1) -> None:
         """Charge a send, as `Quotas.spend`."""

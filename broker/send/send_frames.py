@@ -97,7 +97,7 @@ class SendFrames:
     def _configure(self, form: SendForm) -> None:
         broker, self._form, self._replies = self._config.broker, form, form.replies
         self._kernel.configure(
-            form.suffix, self._planner.callers_of(), TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(),
+            form.suffix, self._planner.charging, TRANS_HALF_TOPIC, TIMER_TOPIC, broker.broker_name.encode(),
             not broker.reject_transaction_message, self._timer.wheel_times, self._timer.has_room,
             self._store.plain_queue,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Requests about namespaces, and their metrics."""
 
-from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from acl.visible_names import visible_names
@@ -66,24 +66,15 @@ class NamespaceService(Service):
         shows = visible_names(request)
         topics = yield from _counts(self._core.topics.by_name)
         groups = yield from _counts(self._core.groups.by_name)
-        connections = self._connections()
+        connections = self._core.consumers.connections
         names = sorted({*topics, *groups, *self._table.by_name})
         uses = (
-            NamespaceUse(name, topics[name], groups[name], len(connections[name]), self._table.by_name.get(name))
+            NamespaceUse(name, topics[name], groups[name], connections.count(name), self._table.by_name.get(name))
             for name in names
             if shows is None or shows(name + SEPARATOR)
         )
         listed = yield from in_steps(uses, list)
         return Response(body=dumps({"uses": listed}))
-
-    def _connections(self) -> Mapping[str, set[int]]:
-        """Return the connections of clients by the namespace of their groups."""
-        found: defaultdict[str, set[int]] = defaultdict(set)
-        for group in self._core.consumers.groups:
-            found[namespace_of(group.name)].update(group.members)
-        for name, members in self._core.producers.groups.items():
-            found[namespace_of(name)].update(member.channel.id for member in members)
-        return found
 
     # Metrics
 
@@ -94,11 +85,11 @@ class NamespaceService(Service):
             if not self._table.by_name:
                 return []
             topics, groups = at_once(_counts(self._core.topics.by_name)), at_once(_counts(self._core.groups.by_name))
-            connections = self._connections()
+            connections = self._core.consumers.connections
             return [
                 ((name, kind), value)
                 for name in self._table.by_name
-                for kind, value in zip(_KINDS, (topics[name], groups[name], len(connections[name])), strict=True)
+                for kind, value in zip(_KINDS, (topics[name], groups[name], connections.count(name)), strict=True)
             ]
 
         def limits() -> list[tuple[Labels, Value]]:

@@ -5,10 +5,12 @@ A topic is closed while it stores more than its quota, or while a group has more
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Final
 
-from acl.visible_names import visible_names
+import msgspec
+
+from acl.visible_names import only_visible, visible_names
 from broker.core import BrokerCore
 from broker.out.other_brokers import OtherBrokers
 from broker.periodic import Periodic
@@ -16,16 +18,17 @@ from broker.quota.bucket import Kind
 from broker.quota.rules import Dimension, Patterns, by_dimension, is_exempt, name_within, share
 from broker.service import Service
 from sprocket.common.errors import SprocketError
+from sprocket.common.next_turn import at_once, in_turns
 from sprocket.metrics.declared import Kind as MetricKind
 from sprocket.metrics.declared import Metric, Value
 from sprocket.metrics.distribution import Labels
-from sprocket.remoting.bodies.quota import Quota, QuotaTableBody, QuotaUsageBody, QuotaUse
+from sprocket.remoting.bodies.quota import Quota, QuotaUsageBody, QuotaUse
 from sprocket.remoting.channel import RemotingChannel
-from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.fastjson import dumps, in_steps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.quota import ChargeCallerRequestHeader, ChargeCallerResponseHeader
-from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 from store.queue.consume_queue import ConsumeQueue
 from store.retention.queue_trim import raise_min
 from store.retention.topic_retention import HeldBytes
@@ -34,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
 _NO_BOUND: Final = 1 << 62
+_STEP_BUCKETS: Final = 1024
 # Resources that GET_QUOTA_USAGE lists.
 _MAX_USES: Final = 1000
 _LABELS: Final = ("quota", "kind")
@@ -104,17 +108,17 @@ class QuotaUpkeep(Service):
         await table.save()
         return Response()
 
-    def all_quotas(self, request: Request[NoHeader]) -> Response:
+    def all_quotas(self, request: Request[NoHeader]) -> Steps:
         """Return all quotas that the sender may see: an administrator of a namespace those of what is in it."""
-        shows = visible_names(request)
-        if shows is None:
-            return Response(body=self._quotas.table.encode())
-        found = {name: quota for name, quota in self._quotas.by_name.items() if shows(name_within(name))}
-        return Response(body=dumps(QuotaTableBody(found)))
+        table = self._quotas.table
+        found = yield from only_visible(table.by_name, request, name_within)
+        listed = yield from in_steps(list(found.items()), dict, msgspec.json.encode)
+        return Response(body=dumps({"quotaTable": listed, "dataVersion": table.data_version}))
 
-    def usage(self, request: Request[NoHeader]) -> Response:
+    def usage(self, request: Request[NoHeader]) -> Steps:
         """Return how much of each quota is used, of those that the sender may see."""
-        shows, uses = visible_names(request), self.uses()
+        uses = yield from self.uses()
+        shows = visible_names(request)
         if shows is not None:
             uses = [use for use in uses if shows(name_within(use.quota))]
         return Response(body=dumps(QuotaUsageBody(self._core.config.broker.broker_name, uses)))
@@ -130,18 +134,27 @@ class QuotaUpkeep(Service):
 
     # Use
 
-    def uses(self) -> list[QuotaUse]:
-        """Return the use of each quota and kind, the fullest first; `resource` is the one with the least left."""
+    def uses(self) -> Generator[None, None, list[QuotaUse]]:
+        """Return the use of each quota and kind, the fullest first, in steps that take about a ms each.
+
+        `resource` of a use is the one that has the least left.
+        """
         fullest: dict[tuple[str, Kind], tuple[float, str, float]] = {}
-        for name, bucket in self._quotas.buckets():
+        for number, (name, bucket) in enumerate(self._quotas.buckets(), 1):
             left, key = bucket.level / bucket.burst, (name, bucket.kind)
             if key not in fullest or left < fullest[key][0]:
                 fullest[key] = left, bucket.of, bucket.rate
-        uses = []
+            if not number % _STEP_BUCKETS:
+                yield
+        tallies, uses = self._quotas.tallies(), []
         for key, (_, resource, limit) in fullest.items():
-            tally, (rate, asked) = self._quotas.tallies()[key], self._rates.get(key, (0.0, 0.0))
+            if key not in tallies:
+                continue  # it was deleted meanwhile
+            tally, (rate, asked) = tallies[key], self._rates.get(key, (0.0, 0.0))
             uses.append(QuotaUse(key[0], resource, key[1].value, limit, rate, asked, tally.used, tally.exceeded))
-        for name, quota in self._quotas.by_name.items():
+        bounded = [one for one in self._quotas.by_name.items() if one[1].storage_bytes or one[1].backlog_messages]
+        for name, quota in bounded:
+            yield  # each looks at all topics or groups with such a quota
             dimension, _, pattern = name.partition(":")
             own = Patterns((quota,))
             for kind, amounts, limit in (
@@ -197,7 +210,7 @@ class QuotaUpkeep(Service):
                 for wanted, part in self._asked(uses).items():
                     asked[wanted].append(part)
         known = self._masters - 1 - unknown
-        own = self._asked(self.uses())
+        own = self._asked(await in_turns(self.uses()))
         shares = {}
         for quota in wide:
             rates = asked[quota.name] + [0.0] * (known - len(asked[quota.name]))
@@ -289,7 +302,7 @@ class QuotaUpkeep(Service):
             return [((name, kind.value), tally.exceeded) for (name, kind), tally in self._quotas.tallies().items()]
 
         def limits() -> list[tuple[Labels, Value]]:
-            return [((use.quota, use.kind), use.limit) for use in self.uses()]
+            return [((use.quota, use.kind), use.limit) for use in at_once(self.uses())]
 
         def stored() -> list[tuple[Labels, Value]]:
             return [((topic,), size) for topic, size in self.stored_bytes.items()]

@@ -12,10 +12,7 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.topic_names import SELF_TEST_TOPIC
-from store.record.record import PendingMessage
 
-_CHANGED: Final = b"schedules changed"
 PRODUCER_GROUP: Final = "CID_SPROCKET_SCHEDULES"
 # Properties by which applications know what a message is about.
 SCHEDULE_NAME: Final = "SCHEDULE_NAME"
@@ -30,6 +27,7 @@ class _NoConnection:
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {}
+        self.charged: Any = None
 
     def read_after(self, seconds: float) -> None:
         pass
@@ -52,7 +50,8 @@ class ScheduleSends:
         core, request = self._core, self._request(schedule, fire_ms)
         plan = self._planner.admit(request.header, self._connection.peer)
         if plan.limits is not None:
-            plan.limits.check(request.header.properties, len(request.body))
+            plan.limits.check_size(len(request.body))
+            plan.limits.check_type(request.header.properties)
         if plan.buckets:
             self._planner.spend(plan, (), request)
         message, _ = self._intake.message(request, plan, core.store.store_host)
@@ -63,18 +62,6 @@ class ScheduleSends:
         appended = core.store.append([message])
         core.flow.stored([message], appended)
         [(_, physical_offset, size_bytes)] = appended
-        return physical_offset + size_bytes
-
-    def note_change(self) -> int:
-        """Append a record after a change of the table, and return where it ends in the log.  Raises StoreError.
-
-        Slaves get the table before the next record (`EarlyTables`), so one that has this record has the change.
-        """
-        core = self._core
-        now_ms, host = core.clock.wall_ms(), core.store.store_host
-        [(_, physical_offset, size_bytes)] = core.store.append(
-            [PendingMessage(SELF_TEST_TOPIC, 0, _CHANGED, b"", 0, 0, 0, now_ms, host)]
-        )
         return physical_offset + size_bytes
 
     def _request(self, schedule: Schedule, fire_ms: int) -> Request[SendMessageRequestHeader]:

@@ -4,7 +4,6 @@ A replica that begins to send reads the end of the log first (`broker.schedules.
 lost master sends nothing: it has no log of its own to note it in.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from itertools import islice
@@ -224,38 +223,22 @@ class RecurringMessages(Service):
         if is_first:
             self._positions.begin()
             await self._positions.save(self._log_safe)
-        return await self._changed_safely()
+        await self._table.save()
+        return Response()
 
     async def delete_schedule(self, request: Request[ScheduleRequestHeader]) -> Response:
         """Delete a schedule; the response follows the write of the file."""
         self._table.delete(self._table.find(request.header.name, request.header.topic).schedule.key)
-        return await self._changed_safely()
+        await self._table.save()
+        return Response()
 
     async def pause_schedule(self, request: Request[PauseScheduleRequestHeader]) -> Response:
         """Pause a schedule, or let it go on; the response follows the write of the file."""
         header = request.header
         entry = self._table.find(header.name, header.topic)
         self._table.pause(entry, is_paused=header.paused, is_moving=header.moving)
-        return await self._changed_safely()
-
-    async def _changed_safely(self) -> Response:
-        """Respond to a change when it is in the file and, where sends wait for slaves, at these."""
         await self._table.save()
-        if self._core.waits.is_for_slaves:
-            await self._safe(
-                self._sends.note_change(), "the schedule is changed at this broker, but perhaps at no slave"
-            )
         return Response()
-
-    async def _safe(self, end: int, unsafe: str) -> None:
-        """Wait until the log is safe up to `end`.  Raises StoreError, and RequestError with the text `unsafe`."""
-        safe: asyncio.Future[tuple[StoreError | None, ResponseCode]] = asyncio.get_running_loop().create_future()
-        self._core.waits.wait(end, lambda *outcome: None if safe.done() else safe.set_result(outcome))
-        error, code = await safe
-        if error is not None:
-            raise error
-        if code != ResponseCode.SUCCESS:
-            raise RequestError(code, unsafe)
 
     async def trigger_schedule(self, request: Request[ScheduleRequestHeader]) -> Response:
         """Send the message of a schedule now, also of a paused one.  Its fire times stay as they are.
@@ -267,8 +250,8 @@ class RecurringMessages(Service):
             raise NoLease
         schedule = self._table.find(request.header.name, request.header.topic).schedule
         end = self._sends.send(schedule, self._core.clock.wall_ms(), None)
-        if waits.is_needed:
-            await self._safe(end, "the message is in the log, but not yet safe; it will be delivered")
+        if waits.is_needed and (code := await waits.outcome(end)) != ResponseCode.SUCCESS:
+            raise RequestError(code, "the message is in the log, but not yet safe; it will be delivered")
         return Response()
 
     def schedule(self, request: Request[ScheduleRequestHeader]) -> Response:

@@ -238,9 +238,13 @@ request. A new slave gets all tables. Each TABLE follows the log that the master
 at that place, so it has that log. A slave that lags gets up to {waiting} updates, and later all tables again.
 
 Topics and schedules do not wait for a look: a changed table precedes the next LOG, with offset 0. So a slave that has a
-message has its topic. Of schedules the master sends the changes (`schedulesChanges`), and all to a new slave. With
-SYNC_MASTER a change of a schedule is followed by a record in SELF_TEST_TOPIC: a slave that acknowledges it has the
-schedule.
+message has its topic. Of schedules the master sends the changes (`schedulesChanges`), and all to a new slave.
+
+With SYNC_MASTER a request that changes a topic, group, schedule, quota, namespace, user, policy, revoked token or
+request mode is answered when the slaves in sync have the change. A record in SELF_TEST_TOPIC follows it. The next LOG
+is preceded by all of these tables that changed, so a slave that acknowledges the record has the change. If no slave
+is in sync, the answer does not wait, and its remark says so; after `slaveTimeout` it is FLUSH_SLAVE_TIMEOUT.
+RocketMQ's master never waits; its slaves ask for tables themselves, so for those nobody waits here either.
 
 A slave that acts for its master installs none until the master is back.
 

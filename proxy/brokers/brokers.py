@@ -15,6 +15,7 @@ from proxy.brokers.pace import Pace
 from proxy.brokers.pop_requests import encoded_pop
 from proxy.brokers.receipts import Receipt
 from proxy.brokers.send_requests import SEND_SETTINGS, send_header
+from proxy.brokers.slowed_callers import SlowedCallers
 from proxy.status import Refusal
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
@@ -61,9 +62,10 @@ _NOTHING: Final = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT
 class Brokers:
     """Sender of requests to brokers.  Methods raise Refusal and ClientError; `status_of` turns both into a status."""
 
-    def __init__(self, instance: ClientInstance) -> None:
+    def __init__(self, instance: ClientInstance, max_caller_connections: int | None = None) -> None:
         self.instance = instance
-        self.callers = CallerConnections(instance)
+        self.callers = CallerConnections(instance, max_caller_connections)
+        self.slowed = SlowedCallers(instance.clock.monotonic)
         self._sends = Pace()
 
     async def route(self, topic: str) -> TopicRoute:
@@ -133,13 +135,20 @@ class Brokers:
             channel = await self._channel(queue.broker_name, caller)
             if channel.is_signing or len(request.body) > _LARGE_BODY_BYTES:
                 fields = request.ext_fields(request.topic, SEND_SETTINGS, queue, born_ms) | sharded(sharding_queues)
-                return await channel.request(request.code, fields, request.body, timeout_s=TIMEOUT_S)
+                answer = channel.request(request.code, fields, request.body, timeout_s=TIMEOUT_S)
+                return self._noted(await answer, caller)
             header, opaque = send_header(request.code, queue, sharding_queues), channel.next_opaque()
             numbers = request.sys_flag, born_ms, request.flag
             prefix = header.prefix(opaque, *numbers, request.properties, len(request.body))
-            answer: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()
+            answer = asyncio.get_running_loop().create_future()
             channel.request_encoded(answer, request.code, opaque, prefix, request.body, TIMEOUT_S)
-            return await answer
+            return self._noted(await answer, caller)
+
+    def _noted(self, response: ReceivedResponse, caller: Caller | None) -> ReceivedResponse:
+        """Return the response to a send of `caller`, who is slowed if a quota has refused it."""
+        if response.code == ResponseCode.FLOW_CONTROL and caller is not None:
+            self.slowed.refused(caller)
+        return response
 
     def success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
         """Return `response` unless it is an error.  Raises BrokerRefused."""

@@ -29,6 +29,8 @@ MAX_CALLERS: Final = 16_384
 LOOK_S: Final = 1.0
 # A connection that was not used for this time is closed.
 _IDLE_S: Final = 60.0
+# A broker that refuses the question is asked again after this time: its accounts may have changed.
+_ASK_AGAIN_S: Final = 10.0
 _TIMEOUT_S: Final = 2.0
 # So many callers are looked at for one whose connections can be closed.
 _OLDEST: Final = 64
@@ -52,17 +54,28 @@ class _Own:
 
 
 class CallerConnections:
-    """Connections of callers beside those of `instance`, which all share.  Lives in the event loop's thread."""
+    """Connections of callers beside those of `instance`, which all share.  Lives in the event loop's thread.
 
-    def __init__(self, instance: ClientInstance) -> None:
+    There are at most `max_connections`; None for no limit.
+    """
+
+    def __init__(self, instance: ClientInstance, max_connections: int | None = None) -> None:
         self._instance = instance
+        self._max_connections = max_connections
         self._own: dict[Caller, _Own] = {}  # the last used is the last
         self._charging: frozenset[str] = frozenset()  # addresses of brokers that charge callers
-        # Connections on which a broker does not know the question, or the proxy may not ask it.
-        self._unanswered: dict[str, RemotingChannel] = {}
+        # Connections on which a broker did not know the question, or the proxy might not ask it; and until when not.
+        self._refused: dict[str, tuple[RemotingChannel, float]] = {}
 
     def __len__(self) -> int:
         return len(self._own)
+
+    @property
+    def _max_callers(self) -> int:
+        """How many callers may have connections; each has one to each broker that charges callers."""
+        if self._max_connections is None:
+            return MAX_CALLERS
+        return max(1, min(MAX_CALLERS, self._max_connections // max(1, len(self._charging))))
 
     def open_channel(self, address: str, caller: Caller | None) -> RemotingChannel | None:
         """Return the connection to a broker for requests of `caller`, if it is open now."""
@@ -74,7 +87,7 @@ class CallerConnections:
         """Return an open connection to a broker for requests of `caller`.  Raises Refusal, ClientError."""
         if caller is None or address not in self._charging:
             return await self._instance.remoting.channel(address)
-        while caller not in self._own and len(self._own) >= MAX_CALLERS:
+        while caller not in self._own and len(self._own) >= self._max_callers:
             await self._make_room()
         if caller not in self._own:
             header = ChargeCallerRequestHeader(account=caller.account, address=caller.address)
@@ -97,7 +110,7 @@ class CallerConnections:
                 del self._own[caller]
                 await own.client.close()
                 return
-        raise Refusal(wire.TOO_MANY_REQUESTS, f"{MAX_CALLERS} clients with quotas use this proxy, try later")
+        raise Refusal(wire.TOO_MANY_REQUESTS, f"{self._max_callers} clients with quotas use this proxy, try later")
 
     async def look(self) -> None:
         """Ask the masters that the proxy is connected with whether they charge callers; close unused connections."""
@@ -117,15 +130,18 @@ class CallerConnections:
             return False  # nothing is sent there
         try:
             channel = await remoting.channel(address)
-            if self._unanswered.get(address) is channel:
+            refused_on, until_s = self._refused.get(address, (None, 0.0))
+            if refused_on is channel and self._instance.clock.monotonic() < until_s:
                 return False
-            self._unanswered.pop(address, None)
+            self._refused.pop(address, None)
             answer = await channel.request(RequestCode.CHARGE_CALLER, ChargeCallerRequestHeader(), timeout_s=_TIMEOUT_S)
             if answer.code == ResponseCode.SUCCESS:
                 return header_of(answer, ChargeCallerResponseHeader).charges_callers
         except (ClientError, ProtocolError):
             return was_charging  # it may be busy
-        self._unanswered[address] = channel
+        if answer.code == ResponseCode.SYSTEM_BUSY:
+            return was_charging
+        self._refused[address] = channel, self._instance.clock.monotonic() + _ASK_AGAIN_S
         return False
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
+from proxy.brokers.slowed_callers import SlowedCallers
 from proxy.clients.telemetry_stream import TelemetryStream
 from proxy.listeners import Listener
 from proxy.server.call import Call, make_call, peer_of
@@ -86,7 +87,7 @@ class Limits:
 class Dispatcher:
     """Calls of one port.  `listener` returns what is known when the port is open.
 
-    `peer_behind` returns the client behind a connection of the entrance.
+    `peer_behind` returns the client behind a connection of the entrance.  Calls of `slowed` callers wait.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Dispatcher:
         admission: Admission,
         intake: Intake,
         limits: Limits,
+        slowed: SlowedCallers,
         peer_behind: Callable[[tuple[str, int]], tuple[str, int]] = lambda peer: peer,
     ) -> None:
         self._methods = methods
@@ -103,6 +105,7 @@ class Dispatcher:
         self._admission = admission
         self._intake = intake
         self._limits = limits
+        self._slowed = slowed
         self._peer_behind = peer_behind
 
     def handlers(self) -> Handlers:
@@ -136,13 +139,18 @@ class Dispatcher:
 
     async def _served(self, call: Call, exchange: Exchange, kind: "_Request", serve: Unary) -> Any:
         """Prove who calls, read the request, and return what `serve` makes of it.  Raises Refusal."""
+        if self._slowed:
+            await self._slowed.wait(call.peer)
         self._admission.prove(call, kind.name)
         raw = await self._intake.read(call.peer, exchange.read)
         try:
             request, account = self._request(call, raw, kind)
-            return await serve(call if account is None else call._replace(account=account), request)
+            call = call if account is None else call._replace(account=account)
+            return await serve(call, request)
         finally:
             self._intake.done(call.peer, len(raw))
+            if self._slowed:
+                self._slowed.served(call.caller, call.peer)
 
     def _request(self, call: Call, raw: bytes, kind: "_Request") -> tuple[Any, str | None]:
         """Return the request in `raw`, if the caller may ask for it, and the caller's account.  Raises Refusal."""

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.admin.admin_client import AdminClient
@@ -67,22 +67,20 @@ def connect(
     With addresses of proxies, ``grpc://host:8081`` or ``grpc://a:8081;b:8081``, it speaks gRPC; see docs/client.md.
     Without `namesrv` the environment variable NAMESRV_ADDR has the address.  With `credentials` every request is
     signed, with `tls` every connection is TLS.  An async function as `credentials` returns a token (JWT); it is called
-    again before the token ends.  `client` has all settings and stands instead of these.
+    again before the token ends.  `client` has further settings; each of these may be given there or here.
     With `trace` all producers and consumers record what they do, unless they are given another.
     With `namespace`, such as ``shop|orders``, all names of topics and groups are those in it, see docs/namespaces.md.
     Raises IllegalArgument.
     """
-    if client is not None and (credentials is not None or tls is not None or namespace):
-        raise IllegalArgument(
-            "client and credentials, tls or namespace are both given; put all of them into ClientSettings"
-        )
     if callable(credentials):
         credentials = RenewedToken(credentials)
     arguments.optional("credentials", credentials, Credentials)
     arguments.optional("tls", tls, TlsSettings)
     settings = settings_of(namesrv, client)
-    if client is None:
-        settings = ClientSettings(namesrv=settings.namesrv, credentials=credentials, tls=tls, namespace=namespace)
+    given: dict[str, Any] = {"credentials": credentials, "tls": tls, "namespace": namespace}
+    for name in [name for name, value in given.items() if value and getattr(settings, name)]:
+        raise IllegalArgument(f"{name} is given twice; pass it to connect, or in ClientSettings")
+    settings = replace(settings, **{name: value for name, value in given.items() if value})
     arguments.optional("trace", trace, TraceSettings)
     proxies = endpoints(settings.namesrv)
     if proxies is None:

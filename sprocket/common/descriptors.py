@@ -30,6 +30,7 @@ class DescriptorReserve:
         """`limit` is the maximum number of descriptors; None takes the limit of the process."""
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
         self._is_endless = soft == resource.RLIM_INFINITY
+        self._soft = soft
         self._slack = soft // _SLACK
         self._kept = max(_MIN_KEPT, soft // _QUEUES + soft // _OWN)
         self._first_kept = soft - self._kept
@@ -45,6 +46,14 @@ class DescriptorReserve:
     def room(self) -> int | None:
         """Maximum number of descriptors that connections may have; None for no limit."""
         return None if self._is_endless else max(1, self._first_kept)
+
+    @property
+    def for_callers(self) -> int | None:
+        """Maximum number of connections that a proxy opens for single clients; None for no limit.
+
+        They have the share of the queues, of which a proxy that connects to other processes holds none.
+        """
+        return None if self._is_endless else self._soft // _QUEUES
 
     def has_room(self, descriptor: int) -> bool:
         """Return whether the connection with this descriptor may stay.

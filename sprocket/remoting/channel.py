@@ -74,6 +74,7 @@ class RemotingChannel(Outgoing):
         self.read_at = 0.0  # loop time of the last read
         self.partial_at: float | None = None  # loop time at which a frame became incomplete
         self.attributes: dict[str, Any] = {}  # what a server remembers of this peer
+        self.charged: Any = None  # to what a server charges requests here, until another account signs one
         self.proofs = {}  # of its requests, given by the guard of the table
         self._table = table
         self._on_open = on_open

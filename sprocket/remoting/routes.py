@@ -107,6 +107,8 @@ class FramesChannel(Protocol):
     @property
     def attributes(self) -> dict[str, Any]: ...  # what a server remembers of the peer
 
+    charged: Any  # to what a server charges requests here, until another account signs one; None at first
+
     @property
     def is_trusted(self) -> bool: ...  # whether its peer is in this process
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from broker.config.broker_config import BrokerRole
 from broker.server import Broker
@@ -15,6 +16,7 @@ from ha.shared_secret import read_secret
 from ha.slave_session import SlaveSession
 from sprocket.common.errors import ConfigError, RestartNeeded, SprocketError, StoreError
 from sprocket.common.figures import values
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.namespace import NamespacePolicy
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from sprocket.remoting.bodies.quota import Quota
@@ -113,6 +115,33 @@ async def test_a_slave_has_the_limits_of_namespaces_and_obeys_them_as_the_master
     async with running_broker(tmp_path / "slave", store=STORE) as (_, client):
         refused = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, second)
         assert "maxTopics" in (refused.remark or "")
+
+
+async def test_with_sync_master_a_change_of_any_table_is_answered_when_the_slave_has_it(tmp_path: Path) -> None:
+    sync = BrokerRole.SYNC_MASTER
+    policy, code = NamespacePolicy(name="shop|orders", max_topics=9), RequestCode
+    async with running_broker(tmp_path / "master", store=STORE, broker_role=sync) as (master, client):
+        end = master.store.wrote_offset
+        answer = await client.ask_well(code.UPDATE_AND_CREATE_TOPIC, create("Alone"))
+        assert answer.remark is None and master.store.wrote_offset == end  # there is no slave
+        async with slave_of(tmp_path / "slave", master) as slave:
+            await until(lambda: session_of(slave) and in_step(master, slave))
+            for number in range(3):
+                for name, request, body in (
+                    ("quotas", code.SET_QUOTA, Quota(f"topic:T{number}", messages_in=7)),
+                    ("namespaces", code.SET_NAMESPACE, replace(policy, max_groups=number + 1)),
+                    ("subscriptionGroup", code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+                     SubscriptionGroupConfig(f"G{number}")),
+                    ("messageRequestMode", code.SET_MESSAGE_REQUEST_MODE,
+                     SetMessageRequestModeRequestBody("Alone", "G0", "POP", number)),
+                ):  # fmt: skip
+                    await client.ask_well(request, body=dumps(body))
+                    ours, theirs = (one.tables.named(name) for one in (master, slave))
+                    assert ours is not None and theirs is not None and ours.encode() == theirs.encode(), name
+                await client.ask_well(code.UPDATE_AND_CREATE_TOPIC, create(f"T{number}"))
+                assert f"T{number}" in slave.topics
+            await client.ask_well(code.DELETE_QUOTA, body=b"topic:T1")
+            assert set(core_of(slave).quotas.by_name) == {"topic:T0", "topic:T2"}
 
 
 async def test_a_slave_that_has_a_message_has_its_topic(tmp_path: Path) -> None:

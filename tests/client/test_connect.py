@@ -86,9 +86,10 @@ async def test_address_from_the_environment(shared_broker: Broker, topic: str, m
 
 
 async def test_wrong_arguments() -> None:
-    client = sprocket.ClientSettings(namesrv="127.0.0.1:9876")
-    with pytest.raises(IllegalArgument, match="credentials"):
-        sprocket.connect(client=client, credentials=sprocket.Credentials("a", "secret-secret"))
+    credentials = sprocket.Credentials("a", "secret-secret")
+    client = sprocket.ClientSettings(namesrv="127.0.0.1:9876", credentials=credentials)
+    with pytest.raises(IllegalArgument, match="credentials is given twice"):
+        sprocket.connect(client=client, credentials=credentials)
     with pytest.raises(IllegalArgument, match="not host:port; pass 'grpc://host:8081'"):
         sprocket.connect("grpc://127.0.0.1")
 

@@ -250,8 +250,9 @@ async def test_a_whole_name_stays_as_it_is(mq: sprocket.Connection, topic: str) 
 def test_an_illegal_namespace_is_refused(namespace: str) -> None:
     with pytest.raises(IllegalArgument, match="namespace"):
         sprocket.connect("127.0.0.1:9876", namespace=namespace)
-    with pytest.raises(IllegalArgument, match="put all of them into ClientSettings"):
-        sprocket.connect(client=ClientSettings(namesrv="127.0.0.1:9876"), namespace=NAMESPACE)
+    with pytest.raises(IllegalArgument, match="namespace is given twice"):
+        sprocket.connect(client=ClientSettings(namesrv="127.0.0.1:9876", namespace="other"), namespace=NAMESPACE)
+    assert sprocket.connect(client=ClientSettings(namesrv="127.0.0.1:9876"), namespace=NAMESPACE).namespace == NAMESPACE
 
 
 def test_headers_have_whole_names_of_topics_and_groups() -> None:

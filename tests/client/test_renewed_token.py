@@ -41,7 +41,8 @@ async def test_messages_go_on_over_the_ends_of_tokens(tmp_path: Path) -> None:
 
     received: list[bytes] = []
     try:
-        async with sprocket.connect(namesrv, credentials=fetch) as mq:
+        client = sprocket.ClientSettings(namesrv=namesrv, heartbeat_broker_interval_s=5.0)
+        async with sprocket.connect(client=client, credentials=fetch) as mq:
             consumer = mq.simple_consumer("readers", "Renewed")
             await consumer.receive(1, wait_s=0.1)
             for number in range(_ROUNDS):

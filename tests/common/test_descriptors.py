@@ -20,6 +20,11 @@ def test_connections_leave_a_share_for_files_and_it_is_said_once(caplog: pytest.
     assert [record.getMessage().split()[1] for record in caplog.records] == ["state=refusing", "state=accepting"]
 
 
+def test_the_connections_for_single_clients_have_the_share_of_the_queues() -> None:
+    assert DescriptorReserve(1600).for_callers == 400
+    assert DescriptorReserve(resource.RLIM_INFINITY).for_callers is None
+
+
 def test_few_descriptors_are_kept_as_well() -> None:
     reserve = DescriptorReserve(100)
     assert reserve.has_room(51)

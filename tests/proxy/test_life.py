@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from proxy.brokers.slowed_callers import SlowedCallers
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
 from proxy.proxy_server import Proxy
@@ -56,7 +57,8 @@ async def test_two_proxies_that_wait_at_one_port_do_not_both_serve(mode: str) ->
     methods = Methods({}, {}, lambda *_: None, lambda *_: None)
 
     def dispatcher(listener: Callable[[], Listener], peer_behind: PeerBehind) -> Dispatcher:
-        return Dispatcher(methods, listener, Anybody(), Intake(1, 1), Limits(1.0, 1.0), peer_behind)
+        slowed = SlowedCallers(SystemClock.monotonic)
+        return Dispatcher(methods, listener, Anybody(), Intake(1, 1), Limits(1.0, 1.0), slowed, peer_behind)
 
     async def opened(number: int) -> Port:
         port = Port(Listener("default", number), config, dispatcher, DescriptorReserve())

@@ -115,6 +115,7 @@ async def test_the_account_of_a_grpc_client_pays_for_what_it_sends_and_reads(one
     refused = [answer.status.message for answer in answers if answer.status.code == wire.TOO_MANY_REQUESTS]
     assert refused and "account alice" in refused[0]
     sent = len(answers) - len(refused)
+    assert one.proxy.brokers.slowed  # in both modes
     assert (await bob.send(TOPIC, "of another account")).status.code == wire.OK
     received = await alice.messages(TOPIC, "readers", sent + 1)
     assert (await alice.ack(TOPIC, "readers", *map(handle_of, received))).status.code == wire.OK

@@ -178,6 +178,7 @@ ALLOWED: dict[tuple[str, str], str] = {
 # Attributes of objects that others set, see `late_attributes.py`.  Key: the attribute; its class is in the reason.  An
 # entry that is no longer needed fails the test.
 LATE_ATTRIBUTES: dict[str, str] = {
+    "charged": "RemotingChannel, which remembers for a server who pays; the kernel of sends looks at it in each read",
     "checkpoints": "ReviveFigures, a record of counts to which the readers add; `Popped` has the name, too",
     "dequeued": "TimerState, which entry and delivery of the timer share",
     "enqueued": "TimerState",

@@ -104,6 +104,20 @@ def test_an_arrival_wakes_the_pulls_of_its_queue_alone() -> None:
     assert len(held.pulls) == 1
 
 
+def test_of_many_pulls_of_a_queue_some_are_answered_at_once_and_the_others_in_later_turns() -> None:
+    held = Held()
+    for number in range(100):
+        held.hold(number, channel=2 if number == 99 else 1)
+    held.arrive(7)
+    at_once = len(held.answered)
+    assert 0 < at_once < 100 and len(held.pulls) == 100 - at_once
+    held.arrive(7)
+    assert len(held.answered) == at_once
+    held.pulls.drop_channel(2)
+    held.timers.advance(0)
+    assert held.answered == list(range(99)) and len(held.pulls) == 0
+
+
 def test_an_arrival_before_the_offset_wakes_nobody() -> None:
     held = Held()
     held.hold(1, offset=2)

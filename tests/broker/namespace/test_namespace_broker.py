@@ -181,6 +181,13 @@ async def test_messages_have_the_size_and_type_that_the_namespace_allows(tmp_pat
         assert says(await send(client, topic, more="TRAN_MSG\x01true\x02", sys_flag=4), "this one TRANSACTION")
         large = client_batch((0, b"b" * 40, b""), (0, b"b" * 40, b""))
         assert says(await send(client, topic, large, batch=True), "maxMessageBytes")
+        keyed = client_batch((0, b"1", b""), (0, b"2", b"__SHARDINGKEY\x01k\x02"))
+        assert says(await send(client, topic, keyed, batch=True), fifo)
+        assert (await send(client, topic, client_batch((0, b"1", b""), (0, b"2", b"")), batch=True)).code == SUCCESS
+        await set_namespace(client, message_types=("FIFO",), topic_attributes={"message.type": "FIFO"})
+        plain = client_batch((0, b"1", b"K\x01v"), (0, b"2", b""))
+        assert (await send(client, topic, plain, more="__SHARDINGKEY\x01k\x02", batch=True)).code == SUCCESS
+        assert says(await send(client, topic, plain, batch=True), "messages are of type FIFO")
         assert (await send(client, f"{OTHER}%a", b"b" * 100)).code == SUCCESS
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,6 +165,19 @@ async def test_a_group_with_too_much_to_read_closes_its_topics_until_it_has_read
         core.offsets.commit(GROUP, TOPIC, 0, 1)
         upkeep_of(broker).look()
         assert await send(client) == SUCCESS
+
+
+async def test_many_quotas_are_listed_in_steps(tmp_path: Path) -> None:
+    quotas = {f"topic:T{number}*": Quota(f"topic:T{number}*", storage_bytes=9) for number in range(300)}
+    async with running_broker(tmp_path, clock=ManualClock()) as (broker, client):
+        core_of(broker).quotas.table.replace(QuotaTableBody(quotas))
+        answer = await client.ask_well(RequestCode.GET_ALL_QUOTAS)
+        assert loads(bytes(answer.body), QuotaTableBody).quota_table == quotas
+        used = loads(bytes((await client.ask_well(RequestCode.GET_QUOTA_USAGE)).body), QuotaUsageBody)
+        assert {use.quota for use in used.uses} == set(quotas)
+        asked: Any = SimpleNamespace(access=None)
+        upkeep = upkeep_of(broker)
+        assert min(sum(1 for _ in steps) for steps in (upkeep.all_quotas(asked), upkeep.usage(asked))) > 3
 
 
 async def test_all_quotas_of_a_name_hold_together(tmp_path: Path) -> None:

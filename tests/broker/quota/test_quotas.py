@@ -34,7 +34,7 @@ def rig(tmp_path: Path) -> Rig:
 def channel(address: str = "10.0.0.1", account: str | None = None, *, is_trusted: bool = False) -> Any:
     attributes = {} if account is None else {"proven_account": account}
     return SimpleNamespace(
-        peer=(address, 1), attributes=attributes, is_trusted=is_trusted, read_after=lambda seconds: None
+        peer=(address, 1), attributes=attributes, charged=None, is_trusted=is_trusted, read_after=lambda seconds: None
     )
 
 
@@ -109,7 +109,7 @@ def test_a_connection_that_signs_for_another_account_is_charged_to_that(rig: Rig
     rig.table.set(Quota("account:*", messages_in=10))
     one = channel(account="a")
     (first,) = rig.quotas.callers_in(one)
-    one.attributes["proven_account"] = "b"
+    one.attributes["proven_account"], one.charged = "b", None  # as the gate does
     (second,) = rig.quotas.callers_in(one)
     assert (first.of, second.of) == ("account a", "account b")
 

@@ -11,7 +11,7 @@ from proxy.brokers.caller_connections import Caller, CallerConnections
 from proxy.status import Refusal
 from sprocket.client.connection.client_instance import ClientInstance
 from sprocket.client.errors import BrokerRefused
-from sprocket.common.clock import SystemClock
+from sprocket.common.clock import Clock, SystemClock
 from sprocket.remoting.client import Introduce, RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -19,6 +19,7 @@ from sprocket.remoting.headers.quota import ChargeCallerRequestHeader, ChargeCal
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from tests.clock import ManualClock
 from tests.waiting import until
 
 ALICE = Caller("alice", "10.0.0.1")
@@ -28,9 +29,9 @@ class Site:
     """One broker that charges callers, and what `CallerConnections` needs of a `ClientInstance`."""
 
     def __init__(self) -> None:
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         self.remoting = RemotingClient()
-        self.refuses = self.hangs = False
+        self.refuses = self.hangs = self.is_closed = False
         self.hanging = 0
 
     async def start(self, port: int = 0, *, is_old: bool = False) -> None:
@@ -45,6 +46,8 @@ class Site:
         if self.hangs:
             self.hanging += 1
             await asyncio.Event().wait()
+        if self.is_closed:
+            return Response(ResponseCode.NO_PERMISSION, "no policy")
         if self.refuses and request.header.address is not None:
             return Response(ResponseCode.NO_PERMISSION, "no proxy")
         return Response(header=ChargeCallerResponseHeader(charges_callers=True))
@@ -88,6 +91,29 @@ async def test_nothing_is_sent_for_a_caller_whom_a_broker_does_not_charge(site: 
     with pytest.raises(BrokerRefused, match="no proxy"):
         await callers.channel(site.address, ALICE)
     assert callers.open_channel(site.address, ALICE) is None
+    await callers.close()
+
+
+async def test_a_broker_that_has_refused_is_asked_again_on_the_same_connection(site: Site) -> None:
+    site.clock = clock = ManualClock()
+    callers = CallerConnections(cast(ClientInstance, site))
+    shared = await site.remoting.channel(site.address)
+    site.is_closed = True
+    await callers.look()
+    site.is_closed = False
+    await callers.look()
+    assert callers.open_channel(site.address, ALICE) is shared
+    clock.advance(10)
+    await callers.look()
+    assert await callers.channel(site.address, ALICE) is not shared
+    await callers.close()
+
+
+async def test_the_share_of_descriptors_bounds_the_connections_of_callers(site: Site) -> None:
+    callers = CallerConnections(cast(ClientInstance, site), 2)
+    await callers.look()
+    many = [await callers.channel(site.address, Caller("mallory", f"fd00::{number}")) for number in range(3)]
+    assert [channel.is_closed for channel in many] == [True, False, False]
     await callers.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.pop_requests import encoded_pop
 from sprocket.client.errors import RemotingTimeout
+from sprocket.common.clock import SystemClock
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.frames import encode_request
@@ -55,8 +56,9 @@ class _Channel:
 
 def _pop(channel: _Channel, unread: Callable[[ReceivedResponse], None]) -> "asyncio.Task[ReceivedResponse]":
     instance: Any = SimpleNamespace(
-        master_address=lambda _: "127.0.0.1:1", remoting=SimpleNamespace(open_channel=lambda _: channel)
-    )
+        master_address=lambda _: "127.0.0.1:1", remoting=SimpleNamespace(open_channel=lambda _: channel),
+        clock=SystemClock(),
+    )  # fmt: skip
     return asyncio.create_task(Brokers(instance).pop("broker-a", _HEADER, 20.0, unread))
 
 

@@ -1,11 +1,13 @@
 """The gRPC server of a listener has no registered methods: each would cost every call some time."""
 
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
+from proxy.brokers.slowed_callers import SlowedCallers
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
 from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
@@ -53,7 +55,7 @@ async def _telemetry(call: Any, command: Any, stream: Any) -> None: ...
 def _dispatcher() -> Dispatcher:
     methods = Methods({}, {}, _telemetry, lambda client_id, stream: None)
     listener = Listener("default", 0)
-    return Dispatcher(methods, lambda: listener, Anybody(), Intake(1, 1), Limits(1, 1))
+    return Dispatcher(methods, lambda: listener, Anybody(), Intake(1, 1), Limits(1, 1), SlowedCallers(monotonic))
 
 
 async def test_method_that_is_not_built_is_refused_by_name() -> None:

@@ -19,6 +19,7 @@ from broker.replicated_table import ReplicatedTable
 from broker.replication.master_sessions import MasterSessions
 from broker.replication.replicated_tables import ReplicatedTables
 from broker.replication.replication import Replication
+from broker.replication.safe_changes import SafeChanges
 from broker.replication.table_stream import TableSender
 from broker.role import Role
 from broker.service import Service
@@ -204,7 +205,7 @@ class SimBroker:
 
     def _master_services(self, core: BrokerCore) -> list[Service]:
         tables = cast(ReplicatedTables, self._tables())
-        self.sessions = MasterSessions(core, tables)
+        self.sessions = MasterSessions(core, tables, SafeChanges(core))
         self.replication = Replication(core, self.sessions, any_port=False)
         sender = TableSender(core.store, core.offsets, self.replication.listener, tables)
         return [self.replication, self.sessions, sender]
