@@ -46,12 +46,14 @@ class SendLimits(msgspec.Struct, frozen=True):
         """The types that messages may have."""
         return frozenset(self.policy.message_types or MessageType)
 
-    def check_size(self, body_bytes: int) -> None:
-        """Raise RequestError for the body of a message or of a batch that is too large."""
+    def check(self, properties: str | None, body_bytes: int, *, is_batch: bool = False) -> None:
+        """Raise RequestError for a message, or for the size of a batch, that is not allowed."""
         policy = self.policy
         if policy.max_message_bytes and body_bytes > policy.max_message_bytes:
             text = f"a message has at most {policy.max_message_bytes} bytes (maxMessageBytes), this one {body_bytes}"
             raise refusal(policy, text, ResponseCode.MESSAGE_ILLEGAL)
+        if not is_batch:
+            self.check_type(properties)
 
     def check_type(self, properties: str | None) -> None:
         """Raise RequestError for a message whose type is not allowed; those of a batch have its properties, too."""

@@ -124,9 +124,7 @@ class SendProcessor:
                 plan = admit(header, peer)
                 topic, queue_id, text = plan.topic, plan.queue_id, header.properties
                 if plan.limits is not None:
-                    plan.limits.check_size(len(request.body))
-                    if not header.batch:
-                        plan.limits.check_type(text)
+                    plan.limits.check(text, len(request.body), is_batch=bool(header.batch))
                 if header.batch:
                     # Sends that arrived before it must be in the log before it.
                     messages, sent = self._append_first(channel, messages, sent, may_be_fifo)

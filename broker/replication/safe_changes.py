@@ -19,6 +19,7 @@ from sprocket.remoting.routes import Handler, Result, Route
 from store.record.record import PendingMessage
 
 _CHANGED: Final = b"a table has changed"
+_ALONE: Final = "the change is at this broker alone: no slave is in sync"
 # Requests that change a table which slaves have.
 CHANGES: Final = frozenset(
     {
@@ -57,8 +58,8 @@ class SafeChanges:
         async def safe(request: Request[Any]) -> Result:
             answer = handle(request)
             response = await answer if inspect.isawaitable(answer) else answer
-            if isinstance(response, Response) and response.code == ResponseCode.SUCCESS and has_sessions():
-                remark = await self._at_slaves()
+            if isinstance(response, Response) and response.code == ResponseCode.SUCCESS:
+                remark = await self._at_slaves() if has_sessions() else _ALONE
                 response.remark = response.remark or remark
             return response
 
@@ -74,17 +75,17 @@ class SafeChanges:
             return None  # its log takes nothing
         self.count += 1
         try:
-            code = await core.waits.outcome(self._append())
+            code = await core.waits.outcome(self.note())
         except (DiskFull, StoreBusy) as error:  # a full disk must not prevent that topics are deleted
             return f"slaves have the change soon, at the latest when the log takes records again: {error}"
         if code == ResponseCode.SLAVE_NOT_AVAILABLE:
-            return "the change is at this broker alone: no slave is in sync"
+            return _ALONE
         if code != ResponseCode.SUCCESS:
             raise RequestError(code, "the change is made at this broker, but perhaps at no slave; make it again")
         return None
 
-    def _append(self) -> int:
-        """Append a record, and return where it ends in the log.  Raises StoreError."""
+    def note(self) -> int:
+        """Append the record that follows a change, and return where it ends in the log.  Raises StoreError."""
         now_ms, store = self._core.clock.wall_ms(), self._core.store
         [(_, physical_offset, size_bytes)] = store.append(
             [PendingMessage(SELF_TEST_TOPIC, 0, _CHANGED, b"", 0, 0, 0, now_ms, store.store_host)]

@@ -50,8 +50,7 @@ class ScheduleSends:
         core, request = self._core, self._request(schedule, fire_ms)
         plan = self._planner.admit(request.header, self._connection.peer)
         if plan.limits is not None:
-            plan.limits.check_size(len(request.body))
-            plan.limits.check_type(request.header.properties)
+            plan.limits.check(request.header.properties, len(request.body))
         if plan.buckets:
             self._planner.spend(plan, (), request)
         message, _ = self._intake.message(request, plan, core.store.store_host)

@@ -94,10 +94,9 @@ class RemotingChannel(Outgoing):
         self._max_run = _MAX_RUN
         self._long = LongAnswers(self._turn, self._reply_late, self._may_write, lambda: self._is_slow)
         self.partial_bytes = 0  # received bytes of an incomplete frame
-        self._failed = False
         self._held: list[bytes] | None = None  # what arrived since `hold`
         self._slow = SlowReads(self._loop, self._read_on)
-        self._measured = 0  # responses whose latency was measured
+        self._measured, self._failed = 0, False  # responses whose latency was measured; whether a frame was none
 
     # asyncio.Protocol
 

@@ -224,19 +224,9 @@ class Entry:
     """Route with its decoder.  Its handler asks the route's checks first; without checks it is the route's own."""
 
     __slots__ = (
-        "batch",
-        "binary",
-        "code",
-        "decode",
-        "fields",
-        "frames",
-        "handle",
-        "header",
-        "native",
-        "prefix",
-        "route",
+        "batch", "binary", "code", "decode", "fields", "frames", "handle", "header", "native", "prefix", "route",
         "traffic",
-    )
+    )  # fmt: skip
 
     def __init__(self, route: Route) -> None:
         invariant((route.handle is None) != (route.batch is None), f"{route.code.name}: one of handle and batch")

@@ -205,7 +205,8 @@ class SimBroker:
 
     def _master_services(self, core: BrokerCore) -> list[Service]:
         tables = cast(ReplicatedTables, self._tables())
-        self.sessions = MasterSessions(core, tables, SafeChanges(core))
+        changes = None if self.schedules is None else self.schedules.changes
+        self.sessions = MasterSessions(core, tables, changes or SafeChanges(core))
         self.replication = Replication(core, self.sessions, any_port=False)
         sender = TableSender(core.store, core.offsets, self.replication.listener, tables)
         return [self.replication, self.sessions, sender]
@@ -273,7 +274,8 @@ class SimBroker:
 
     def set_schedule(self, number: int, reply: SetReply) -> None:
         if self.is_leading and self.schedules is not None:
-            self.schedules.change(number, reply)
+            assert self.replication is not None
+            self.schedules.change(number, reply, self.replication.has_sessions)
         else:
             reply("NOT_SERVED", 0)
 

@@ -1,6 +1,6 @@
 """The schedules of one simulated broker: the real tables and the real service, on the machine's files and its log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar, cast
@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from broker.core import BrokerCore
 from broker.replicated_table import ReplicatedTable
 from broker.replication.replicated_tables import schedule_positions_of, schedules_of
+from broker.replication.safe_changes import SafeChanges
 from broker.schedules.positions import Fired, SchedulePositions
 from broker.schedules.schedule_table import ScheduleTable
 from broker.upkeep.schedule_sends import ScheduleSends
@@ -76,6 +77,14 @@ class _Sends:
         return physical_offset + size_bytes
 
 
+class SimChanges(SafeChanges):
+    """The rule for changes; its records are those of `sends`."""
+
+    def __init__(self, core: BrokerCore, sends: _Sends) -> None:
+        super().__init__(core)
+        self.note = sends.note_change  # type: ignore[method-assign]
+
+
 class SimSchedules:
     """One schedule, whose body is the number of its last change."""
 
@@ -87,6 +96,7 @@ class SimSchedules:
         self._positions = SchedulePositions(positions, self._table, lambda: store.wrote_offset)
         self._sends = _Sends(machine, store)
         self.service: RecurringMessages | None = None
+        self.changes: SafeChanges | None = None
         self.replicated: list[ReplicatedTable] = []
 
     @property
@@ -100,6 +110,7 @@ class SimSchedules:
     def serve(self, core: BrokerCore) -> RecurringMessages:
         """Return the service."""
         self.service = RecurringMessages(core, cast(ScheduleSends, self._sends))
+        self.changes = SimChanges(core, self._sends)
         self.replicated = [schedules_of(core), schedule_positions_of(core)]
         return self.service
 
@@ -118,18 +129,22 @@ class SimSchedules:
         entry = self._table.by_name.get(_KEY)
         return 0 if entry is None else int(entry.schedule.body)
 
-    def change(self, number: int, reply: SetReply) -> None:
+    def change(self, number: int, reply: SetReply, has_sessions: Callable[[], bool]) -> None:
         """Set the schedule, and answer as the broker does."""
-        self._process.create_task(self._change(number, reply)).add_done_callback(lambda task: task.result())
+        change = self._change(number, reply, has_sessions)
+        self._process.create_task(change).add_done_callback(lambda task: task.result())
 
-    async def _change(self, number: int, reply: SetReply) -> None:
-        assert self.service is not None
+    async def _change(self, number: int, reply: SetReply, has_sessions: Callable[[], bool]) -> None:
+        assert self.service is not None and self.changes is not None
         schedule = Schedule(name=_NAME, topic=TOPIC, body=b"%d" % number, every_millis=PERIOD_MS)
         header = SetScheduleRequestHeader(topic=TOPIC, replace=True)
         request = Request(code=int(RequestCode.SET_SCHEDULE), header=header, body=dumps(schedule))
+        routes = [route for route in self.service.routes() if route.code is RequestCode.SET_SCHEDULE]
+        (route,) = self.changes.awaited(routes, has_sessions)
+        assert route.handle is not None
         try:
-            await self.service.set_schedule(request)
+            response: Any = await cast(Awaitable[Any], route.handle(request))
         except SprocketError as error:
             reply(type(error).__name__, 0)
         else:
-            reply(None, self._sends.noted_end)
+            reply(response.remark, self._sends.noted_end)
