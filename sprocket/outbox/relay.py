@@ -40,6 +40,8 @@ _SEND: Final = SendSettings(idempotent=True)
 # A row must be sent and deleted by then; the rest of the lease is for the last send.
 _LEASE_SHARE: Final = 0.5
 _MAX_PAUSE_MS: Final = 60_000
+# Batches at the same time: one is claimed or deleted while another one is sent.  They share no key, as those of relays.
+_BATCHES: Final = 2
 _MAX_ERROR_CHARS: Final = 1_000
 _AFTER_LEASE: Final = failpoint("outbox.after_lease")
 _AFTER_SEND: Final = failpoint("outbox.after_send")
@@ -118,11 +120,12 @@ class Relay:
         """`mq` is closed with the relay, and so is `database`.  Raises IllegalArgument over gRPC."""
         self._database = database
         self._mq = mq
+        self._producer = mq.producer(settings=_SEND)
         self._lookup = MessageLookup(mq.admin)
         self._settings = settings
         self._clock = clock
         self._names = WireNames(mq.namespace)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = asyncio.Event()
         self._warned: set[str] = set()
         self._sent = 0
@@ -133,13 +136,12 @@ class Relay:
         """Create the table unless it exists, and begin to send.  Raises DatabaseUnusable, TlsUnusable."""
         await self._database.create()
         await self._mq.start()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._tasks = [asyncio.get_running_loop().create_task(self._run()) for _ in range(_BATCHES)]
 
     async def stop(self) -> None:
-        """Finish the present batch and close."""
+        """Finish the present batches and close."""
         self._is_stopping.set()
-        if self._task is not None:
-            await self._task
+        await asyncio.gather(*self._tasks)
         await self._mq.close()
         await self._database.close()
 
@@ -196,7 +198,7 @@ class Relay:
             message = message_of(row)
             if row.first_leased_ms < batch.now_ms and await self._is_stored(message):
                 return True
-            result = await self._mq.producer(settings=_SEND).send(message, sharding_key=row.ordering_key)
+            result = await self._producer.send(message, sharding_key=row.ordering_key)
         except (IllegalArgument, BrokerRefused) as refusal:
             self._refused(row, refusal, batch)
             return False

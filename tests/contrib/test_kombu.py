@@ -231,3 +231,24 @@ def test_what_was_acknowledged_just_before_the_end_is_not_delivered_again(
     with connection(servers) as conn:
         # What a connection that closes gives back comes again after a second.
         assert Drain(conn, queue).until(1, within_s=2.5) == []
+
+
+def test_a_killed_broker_repeats_nothing_to_a_consumer_that_lives(tmp_path: Path) -> None:
+    queue = kombu.Queue("steady", kombu.Exchange("steady"), routing_key="steady")
+    with Broker(tmp_path) as servers, connection(servers, visibility_timeout=2) as conn:
+        publish(conn, queue, *range(6))
+        drain = Drain(conn, queue)
+        drain.until(6)
+        servers.kill()
+        for message in drain.held[:3]:
+            message.ack()  # the broker does not hear of it
+        time.sleep(2)  # what is held is lost by now
+        servers.start()
+        later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=6)
+        publish(conn, queue, "later", headers={"eta": later.isoformat()})
+        assert sorted(drain.until(7), key=str) == [*range(6), "later"]
+        for message in drain.held[3:]:
+            message.ack()
+    # The acknowledgements of the second delivery count.
+    with Broker(tmp_path) as servers, connection(servers) as conn:
+        assert Drain(conn, queue).until(1, within_s=3) == []

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 _RETRY_S: Final = 1.0
 # A message that goes back is visible to others after this time.
 GIVE_BACK_S: Final = 1.0
+# Ids of acknowledged messages that are kept: they may come again, after a broker that lost an acknowledgement.
+_MAX_SETTLED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,9 @@ class QueueReader:
         self._deliver = deliver
         self._clock = clock
         self._has_room = Wakeup()
-        self._held: set[PoppedMessage] = set()
+        # By message id.  One that comes again, after its time ended while brokers were away, replaces the earlier one.
+        self._held: dict[str, PoppedMessage] = {}
+        self._settled: dict[str, None] = {}
         self._done: list[PoppedMessage] = []
         self._acking: asyncio.Task[None] | None = None
         self._loop: asyncio.Task[None] | None = None
@@ -116,12 +120,20 @@ class QueueReader:
             min(count, MAX_POP_NUMS), invisible=self._limits.invisible_s, wait_s=wait_s
         )
         found = [delivery for one in popped if (delivery := await self._delivery(one)) is not None]
-        self._renewal.hold([delivery.popped for delivery in found])
         if self._renewing is None:
             self._renewing = asyncio.ensure_future(self._renewal.run())
         return found
 
     async def _delivery(self, popped: PoppedMessage) -> Delivery | None:
+        message_id = popped.message.message_id
+        earlier = self._held.get(message_id)
+        if message_id in self._settled:
+            self._settle(popped)
+            return None
+        if earlier is not None:
+            self._hold(popped)
+            self._settle(earlier)
+            return None
         try:
             payload = decoded(popped.body)
         except (ForeignMessage, SprocketError) as error:
@@ -136,16 +148,24 @@ class QueueReader:
             return None
         if popped.reconsume_times > 0:
             info["redelivered"] = True
-        self._held.add(popped)
+        self._hold(popped)
         return Delivery(self, payload, popped)
+
+    def _hold(self, popped: PoppedMessage) -> None:
+        self._held[popped.message.message_id] = popped
+        self._renewal.hold([popped])
 
     # Settling
 
     def ack(self, popped: PoppedMessage) -> None:
         """Count `popped` as consumed, with all others of this turn of the loop."""
-        if popped in self._held:
-            self._held.discard(popped)
-            self._settle(popped)
+        message_id = popped.message.message_id
+        held = self._held.pop(message_id, None)
+        if held is not None:
+            if len(self._settled) == _MAX_SETTLED:
+                del self._settled[next(iter(self._settled))]
+            self._settled[message_id] = None
+            self._settle(held)
         self._has_room.set()
 
     def _settle(self, popped: PoppedMessage) -> None:
@@ -161,17 +181,17 @@ class QueueReader:
             try:
                 await self._consumer.ack_all(done)
             except SprocketError as error:
-                # They come again after their invisible time.
+                # They come again after their invisible time, and are acknowledged then.
                 logger.info("event=not_acknowledged queue=%s reason=%r", self.bindings.queue, str(error))
         self._acking = None
 
     async def give_back(self, popped: PoppedMessage) -> None:
         """Make `popped` visible to others again, as a message that was delivered before."""
-        if popped in self._held:
-            self._held.discard(popped)
-            await self._renewal.release(popped)
+        held = self._held.pop(popped.message.message_id, None)
+        if held is not None:
+            await self._renewal.release(held)
             try:
-                await self._consumer.nack(popped, GIVE_BACK_S)
+                await self._consumer.nack(held, GIVE_BACK_S)
             except SprocketError as error:
                 logger.info("event=not_given_back queue=%s reason=%r", self.bindings.queue, str(error))
         self._has_room.set()
@@ -186,5 +206,5 @@ class QueueReader:
             self._renewing.cancel()
         if self._acking is not None:
             await self._acking
-        await asyncio.gather(*(self.give_back(popped) for popped in list(self._held)))
+        await asyncio.gather(*(self.give_back(popped) for popped in list(self._held.values())))
         await self._consumer.close()
