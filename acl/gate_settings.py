@@ -10,26 +10,17 @@ class GateSettings:
     """Part of a server's configuration that is about refused requests."""
 
     auth_failures_per_second: int = int_setting(
-        "authFailuresPerSecond",
         10,
         "Wrong signatures per second that one address may send after authFailuresBurst is spent; 0 sets no limit.",
-        minimum=0,
+        0,
         maximum=1_000_000,
     )
     auth_failures_burst: int = int_setting(
-        "authFailuresBurst",
-        100,
-        "Wrong signatures that one address may send at once before it must wait.",
-        minimum=1,
-        maximum=1_000_000,
+        100, "Wrong signatures that one address may send at once before it must wait.", 1, maximum=1_000_000
     )
     audit_allowed: bool = bool_setting(
-        "auditAllowed", False, "Write audit lines also for requests that are served, not only for refused ones."
+        False, "Write audit lines also for requests that are served, not only for refused ones."
     )
     audit_lines_per_second: int = int_setting(
-        "auditLinesPerSecond",
-        100,
-        "Audit lines per second; further ones are only counted.",
-        minimum=1,
-        maximum=1_000_000,
+        100, "Audit lines per second; further ones are only counted.", 1, maximum=1_000_000
     )

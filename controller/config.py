@@ -5,14 +5,14 @@ of the own peer in controllerDLegerPeers, as in RocketMQ, where the same port se
 port of its own, a fixed distance above.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acl.auth.settings import AuthSettings
 from acl.gate_settings import GateSettings
 from ha.raft.consensus import Member
 from ha.raft.members import check_members, parse_members
-from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting, made_setting, setting, text_setting
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.settings import LogSettings
 from sprocket.metrics.health import HealthSettings
@@ -26,92 +26,70 @@ _PEERS = "controllerDLegerPeers"
 class ControllerConfig(ConnectionSettings, AuthSettings, GateSettings, MetricsSettings, HealthSettings, LogSettings):
     """Configuration of a controller."""
 
-    controller_type: str = field(
-        default="DLedger",
-        metadata={
-            "key": "controllerType",
-            "doc": "Accepted; both mean the same here. Controllers do not form a group with RocketMQ's.",
-            "allowed": ("DLedger", "jRaft"),
-        },
+    controller_type: str = setting(
+        "DLedger",
+        "Accepted; both mean the same here. Controllers do not form a group with RocketMQ's.",
+        allowed=("DLedger", "jRaft"),
     )
     controller_dleger_group: str = text_setting(
-        "controllerDLegerGroup", "", "Name of the group of controllers; the same for all of them."
+        "", "Name of the group of controllers; the same for all of them.", key="controllerDLegerGroup"
     )
     controller_dleger_peers: str = text_setting(
-        _PEERS, "", "All controllers with the addresses at which brokers reach them: n0-host:port;n1-host:port."
+        "", "All controllers with the addresses at which brokers reach them: n0-host:port;n1-host:port.", key=_PEERS
     )
     controller_dleger_self_id: str = text_setting(
-        "controllerDLegerSelfId", "", "Id of this controller in controllerDLegerPeers; its port is listened on."
+        "", "Id of this controller in controllerDLegerPeers; its port is listened on.", key="controllerDLegerSelfId"
     )
     controller_raft_port_offset: int = int_setting(
-        "controllerRaftPortOffset",
         1000,
         "Distance from each controller's port to its port for the other controllers; the same for all of them.",
-        minimum=1,
+        1,
         maximum=60_000,
     )
     ha_secret_file: str = text_setting(
-        "haSecretFile",
         "",
         "File with the secret by which controllers authenticate each other, the same for all of them. If empty, "
         "innerClientAuthenticationCredentials serves; without both, anyone who reaches their ports may pose as one.",
     )
-    controller_store_path: Path = field(
-        default_factory=lambda: Path.home() / "DLedgerController",
-        metadata={"key": "controllerStorePath", "doc": "Folder of the controller's files."},
+    controller_store_path: Path = made_setting(
+        lambda: Path.home() / "DLedgerController", "Folder of the controller's files."
     )
     auth_config_path: str = text_setting(
-        "authConfigPath", "", "Folder of auth.json, the users and policies; controllerStorePath if empty."
+        "", "Folder of auth.json, the users and policies; controllerStorePath if empty."
     )
     scan_not_active_broker_interval: int = int_setting(
-        "scanNotActiveBrokerInterval",
-        5_000,
-        "Interval of the scan for silent brokers.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+        5_000, "Interval of the scan for silent brokers.", 1, "ms", mutable=True
     )
     scan_inactive_master_interval: int = int_setting(
-        "scanInactiveMasterInterval",
         5_000,
         "Interval of the scan for groups whose master is lost while another broker of the group is alive.",
-        minimum=1,
-        unit="ms",
+        1,
+        "ms",
         mutable=True,
     )
     elect_master_max_retry_count: int = int_setting(
-        "electMasterMaxRetryCount",
-        3,
-        "Attempts of one election that the controller starts.",
-        minimum=1,
-        maximum=100,
-        mutable=True,
+        3, "Attempts of one election that the controller starts.", 1, maximum=100, mutable=True
     )
     enable_elect_unclean_master: bool = bool_setting(
-        "enableElectUncleanMaster",
-        False,
-        "Elect a replica that is not in sync if none in sync is alive: what it lacks is lost.",
-        mutable=True,
+        False, "Elect a replica that is not in sync if none in sync is alive: what it lacks is lost.", mutable=True
     )
     process_read_event: bool = bool_setting(
-        "processReadEvent",
         False,
         "Put reads into the log, too.  Without it, a majority confirms the leader before each read; both are "
         "linearizable.",
         mutable=True,
     )
     master_lease_millis: int = int_setting(
-        "masterLeaseMillis",
         1_200,
-        "Length of the lease of a master; it acknowledges nothing without one, and no other is elected before its end. "
-        "Brokers ask four times in this time. RocketMQ's brokers ask for none.",
-        minimum=200,
-        maximum=60_000,
-        unit="ms",
+        "Length of the lease of a master; it acknowledges nothing without one, and no other is elected before its "
+        "end. Brokers ask four times in this time. RocketMQ's brokers ask for none.",
+        200,
+        "ms",
+        60_000,
         mutable=True,
     )
     notify_broker_role_changed: bool = bool_setting(
-        "notifyBrokerRoleChanged", True, "Notify the brokers of a group when it has a new master.", mutable=True
+        True, "Notify the brokers of a group when it has a new master.", mutable=True
     )
 
     @property

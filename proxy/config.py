@@ -7,7 +7,7 @@ are notices with their names and lines.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Final
@@ -18,7 +18,7 @@ from proxy.convert.delay_levels import delays_ms
 from proxy.listeners import GRPC, REMOTING, Listener, parse_listeners
 from sprocket.common.config.configuration import Configuration, read
 from sprocket.common.config.properties import Entry
-from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting, made_setting, text_setting
 from sprocket.common.errors import ConfigError
 from sprocket.common.limits import MAX_FRAME_BYTES
 from sprocket.common.logs.settings import LogSettings
@@ -38,53 +38,39 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     """Everything that an operator can set for a proxy.  Times are ms unless the key says otherwise."""
 
     rocketmq_cluster_name: str = text_setting(
-        "rocketMQClusterName", "DefaultCluster", "Cluster whose brokers exist before the proxy serves."
+        "DefaultCluster", "Cluster whose brokers exist before the proxy serves.", key="rocketMQClusterName"
     )
-    proxy_cluster_name: str = text_setting("proxyClusterName", "DefaultCluster", "Cluster of proxies, in metrics.")
-    proxy_name: str = field(
-        default_factory=gethostname,
-        metadata={"key": "proxyName", "doc": "Name of the proxy, in metrics.", "default_text": "the host name"},
-    )
-    namesrv_addr: str = text_setting("namesrvAddr", "", "Name servers, with ; between them; -n overrides it.")
-    proxy_mode: str = text_setting("proxyMode", "CLUSTER", "CLUSTER, or LOCAL with a broker in this process.")
-    broker_config_path: str = text_setting("brokerConfigPath", "", "The broker's file in local mode; -bc overrides it.")
-    bind_address: str = text_setting(
-        "bindAddress", "0.0.0.0", "Address to listen on; 0.0.0.0 and :: mean all, of IPv4 and IPv6."
-    )
-    grpc_server_port: int = int_setting(
-        "grpcServerPort", 8081, "Port for gRPC clients; 0: any free one.", 0, maximum=65535
-    )
+    proxy_cluster_name: str = text_setting("DefaultCluster", "Cluster of proxies, in metrics.")
+    proxy_name: str = made_setting(gethostname, "Name of the proxy, in metrics.", default_text="the host name")
+    namesrv_addr: str = text_setting("", "Name servers, with ; between them; -n overrides it.")
+    proxy_mode: str = text_setting("CLUSTER", "CLUSTER, or LOCAL with a broker in this process.")
+    broker_config_path: str = text_setting("", "The broker's file in local mode; -bc overrides it.")
+    bind_address: str = text_setting("0.0.0.0", "Address to listen on; 0.0.0.0 and :: mean all, of IPv4 and IPv6.")
+    grpc_server_port: int = int_setting(8081, "Port for gRPC clients; 0: any free one.", 0, maximum=65535)
     grpc_server: str = text_setting(
-        "grpcServer",
         AUTO,
-        "HTTP/2 server of the gRPC ports: h2corn, grpcio, or auto: h2corn where it is installed, grpcio elsewhere.  "
-        "A key of Sprocket.",
+        "HTTP/2 server of the gRPC ports: h2corn, grpcio, or auto: h2corn where it is installed, grpcio "
+        "elsewhere.  A key of Sprocket.",
     )
     remoting_listen_port: int = int_setting(
-        "remotingListenPort", 8080,
-        "Port for remoting clients, such as those of RocketMQ 4; 0: any free one; -1: none.", -1, maximum=65535,
-    )  # fmt: skip
+        8080, "Port for remoting clients, such as those of RocketMQ 4; 0: any free one; -1: none.", -1, maximum=65535
+    )
     remoting_access_addr: str = text_setting(
-        "remotingAccessAddr", "",
-        "Host in the routes of remoting clients; empty: the address that the client connected to.",
-    )  # fmt: skip
+        "", "Host in the routes of remoting clients; empty: the address that the client connected to."
+    )
     proxy_processes: int = int_setting(
-        "proxyProcesses", 1, "Processes that share the ports, so that the proxy uses several cores.", 1, "", 64
+        1, "Processes that share the ports, so that the proxy uses several cores.", 1, "", 64
     )
     listeners: str = text_setting(
-        "listeners", "",
-        "Further ports, each with the address that routes name to clients which connect there: "
-        '[{"name": "lan", "port": 8091, "advertise": "10.0.0.5:8091"}]. '
-        'With "protocol": "remoting" for remoting clients.',
-    )  # fmt: skip
+        "",
+        'Further ports, each with the address that routes name to clients which connect there: [{"name": "lan", '
+        '"port": 8091, "advertise": "10.0.0.5:8091"}]. With "protocol": "remoting" for remoting clients.',
+    )
     use_endpoint_port_from_request: bool = bool_setting(
-        "useEndpointPortFromRequest", False, "Whether routes name the port that the client gave, not grpcServerPort."
+        False, "Whether routes name the port that the client gave, not grpcServerPort."
     )
-    grpc_shutdown_time_seconds: int = int_setting(
-        "grpcShutdownTimeSeconds", 30, "Time for long polls and work of clients at a stop.", 0, "s"
-    )
+    grpc_shutdown_time_seconds: int = int_setting(30, "Time for long polls and work of clients at a stop.", 0, "s")
     grpc_max_inbound_message_size: int = int_setting(
-        "grpcMaxInboundMessageSize",
         130 * 1024 * 1024,
         "Limit of one request.  Never above maxMessageSize and 1 MiB, or 16 MiB without: no broker takes more.",
         1024,
@@ -92,182 +78,123 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
         2**31 - 1,
     )
     grpc_max_inbound_metadata_size: int = int_setting(
-        "grpcMaxInboundMetadataSize", 8192, "Limit of the metadata of one request.", 1024, "bytes", 2**20
+        8192, "Limit of the metadata of one request.", 1024, "bytes", 2**20
     )
     grpc_max_concurrent_streams: int = int_setting(
-        "grpcMaxConcurrentStreams", 1024, "Calls of one connection at a time; further ones wait.", 1, "", 2**20
+        1024, "Calls of one connection at a time; further ones wait.", 1, "", 2**20
     )
     grpc_max_in_flight_size: int = int_setting(
-        "grpcMaxInFlightSize",
         256 * 1024 * 1024,
         "Requests of all calls at a time; above it calls are refused.  A connection may have a quarter of it.",
         1,
         "bytes",
     )
     grpc_client_idle_time_mills: int = int_setting(
-        "grpcClientIdleTimeMills",
-        120_000,
-        "A connection without calls is closed after this time.",
-        1000,
-        "ms",
-        2**31 - 1,
+        120_000, "A connection without calls is closed after this time.", 1000, "ms", 2**31 - 1
     )
     grpc_write_timeout_millis: int = int_setting(
-        "grpcWriteTimeoutMillis",
-        10_000,
-        "A client that does not read a message for this time loses the call.",
-        10,
-        "ms",
+        10_000, "A client that does not read a message for this time loses the call.", 10, "ms"
     )
-    max_message_size: int = int_setting("maxMessageSize", 4 * 1024 * 1024, "Limit of a body; 0: none.", 0, "bytes")
-    enable_message_body_empty_check: bool = bool_setting(
-        "enableMessageBodyEmptyCheck", True, "Whether empty bodies are refused."
-    )
+    max_message_size: int = int_setting(4 * 1024 * 1024, "Limit of a body; 0: none.", 0, "bytes")
+    enable_message_body_empty_check: bool = bool_setting(True, "Whether empty bodies are refused.")
     max_user_property_size: int = int_setting(
-        "maxUserPropertySize", 16 * 1024, "Limit of user properties, tag and keys together; 0: none.", 0, "bytes"
+        16 * 1024, "Limit of user properties, tag and keys together; 0: none.", 0, "bytes"
     )
-    user_property_max_num: int = int_setting("userPropertyMaxNum", 128, "Number of user properties.", 0)
-    max_message_group_size: int = int_setting(
-        "maxMessageGroupSize", 64, "Limit of a message group; 0: none.", 0, "bytes"
-    )
-    max_lite_topic_size: int = int_setting("maxLiteTopicSize", 64, "Limit of the name of a lite topic.", 1, "bytes")
+    user_property_max_num: int = int_setting(128, "Number of user properties.", 0)
+    max_message_group_size: int = int_setting(64, "Limit of a message group; 0: none.", 0, "bytes")
+    max_lite_topic_size: int = int_setting(64, "Limit of the name of a lite topic.", 1, "bytes")
     max_lite_renew_num_per_channel: int = int_setting(
-        "maxLiteRenewNumPerChannel", 100,
-        "A consumer of lite topics with more messages that it has not acknowledged gets no others.", 0,
-    )  # fmt: skip
+        100, "A consumer of lite topics with more messages that it has not acknowledged gets no others.", 0
+    )
     max_sync_lite_subscription_rate: int = int_setting(
-        "maxSyncLiteSubscriptionRate", 5000, "New subscriptions of lite topics that are taken in a second.", 1
+        5000, "New subscriptions of lite topics that are taken in a second.", 1
     )
     enable_topic_message_type_check: bool = bool_setting(
-        "enableTopicMessageTypeCheck", True, "Whether a topic takes only messages of its message.type."
+        True, "Whether a topic takes only messages of its message.type."
     )
-    max_delay_time_mills: int = int_setting("maxDelayTimeMills", 86_400_000, "Limit of delays; 0: none.", 0, "ms")
-    use_delay_level: bool = bool_setting(
-        "useDelayLevel", False, "Whether delays become levels, for brokers without a timer."
-    )
+    max_delay_time_mills: int = int_setting(86_400_000, "Limit of delays; 0: none.", 0, "ms")
+    use_delay_level: bool = bool_setting(False, "Whether delays become levels, for brokers without a timer.")
     message_delay_level: str = text_setting(
-        "messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The brokers' levels."
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The brokers' levels."
     )
     max_transaction_recovery_second: int = int_setting(
-        "maxTransactionRecoverySecond",
-        3600,
-        "Limit of the time until an open transaction is checked; 0: none.",
-        0,
-        "s",
+        3600, "Limit of the time until an open transaction is checked; 0: none.", 0, "s"
     )
     transaction_heartbeat_period_second: int = int_setting(
-        "transactionHeartbeatPeriodSecond", 20, "Interval of heartbeats for transactional producers.",
-        1, "s",
-    )  # fmt: skip
-    heartbeat_syncer_topic_name: str = text_setting(
-        "heartbeatSyncerTopicName", "DefaultHeartBeatSyncerTopic",
-        "Topic through which the proxies of a cluster tell each other of their consumers; empty: they do not.",
-    )  # fmt: skip
-    heartbeat_syncer_topic_cluster_name: str = text_setting(
-        "heartbeatSyncerTopicClusterName", "", "Cluster of that topic; empty: rocketMQClusterName."
+        20, "Interval of heartbeats for transactional producers.", 1, "s"
     )
+    heartbeat_syncer_topic_name: str = text_setting(
+        "DefaultHeartBeatSyncerTopic",
+        "Topic through which the proxies of a cluster tell each other of their consumers; empty: they do not.",
+    )
+    heartbeat_syncer_topic_cluster_name: str = text_setting("", "Cluster of that topic; empty: rocketMQClusterName.")
     local_serve_addr: str = text_setting(
-        "localServeAddr", "", "Address by which other proxies and operators know this one; empty: the machine's."
+        "", "Address by which other proxies and operators know this one; empty: the machine's."
     )
     register_consumers_at_brokers: bool = bool_setting(
-        "registerConsumersAtBrokers", False,
-        "Whether the proxy is a member of its gRPC clients' groups at the brokers, so that tools which ask a broker "
-        "reach a client; always so in local mode.",
-    )  # fmt: skip
+        False,
+        "Whether the proxy is a member of its gRPC clients' groups at the brokers, so that tools which ask a "
+        "broker reach a client; always so in local mode.",
+    )
     grpc_proxy_relay_request_timeout_in_seconds: int = int_setting(
-        "grpcProxyRelayRequestTimeoutInSeconds", 5, "How long a gRPC client may take to answer a command.", 1, "s"
+        5, "How long a gRPC client may take to answer a command.", 1, "s"
     )
     default_invisible_time_mills: int = int_setting(
-        "defaultInvisibleTimeMills", 60_000, "Invisible time of messages that the proxy renews.", 1000, "ms"
+        60_000, "Invisible time of messages that the proxy renews.", 1000, "ms"
     )
     min_invisible_time_mills_for_recv: int = int_setting(
-        "minInvisibleTimeMillsForRecv", 10_000, "Least invisible time that a receive may ask for.", 0, "ms"
+        10_000, "Least invisible time that a receive may ask for.", 0, "ms"
     )
-    max_invisible_time_mills: int = int_setting(
-        "maxInvisibleTimeMills", 43_200_000, "Limit of invisible times; 0: none.", 0, "ms"
-    )
+    max_invisible_time_mills: int = int_setting(43_200_000, "Limit of invisible times; 0: none.", 0, "ms")
     invisible_time_millis_when_clear: int = int_setting(
-        "invisibleTimeMillisWhenClear",
-        1000,
-        "Messages of a client that died are visible again after this time.",
-        1,
-        "ms",
+        1000, "Messages of a client that died are visible again after this time.", 1, "ms"
     )
     enable_proxy_auto_renew: bool = bool_setting(
-        "enableProxyAutoRenew", True, "Whether the proxy keeps messages invisible while push consumers work on them."
+        True, "Whether the proxy keeps messages invisible while push consumers work on them."
     )
-    max_renew_retry_times: int = int_setting("maxRenewRetryTimes", 3, "Failed renewals in a row, then none.", 1)
+    max_renew_retry_times: int = int_setting(3, "Failed renewals in a row, then none.", 1)
     renew_ahead_time_millis: int = int_setting(
-        "renewAheadTimeMillis", 10_000, "A renewal happens this long before the invisible time ends.", 1, "ms"
+        10_000, "A renewal happens this long before the invisible time ends.", 1, "ms"
     )
     renew_max_time_millis: int = int_setting(
-        "renewMaxTimeMillis", 10_800_000, "A message is renewed for this time at most, then retried.", 1, "ms"
+        10_800_000, "A message is renewed for this time at most, then retried.", 1, "ms"
     )
-    renew_schedule_period_millis: int = int_setting(
-        "renewSchedulePeriodMillis", 5000, "Interval at which due renewals are looked for.", 10, "ms"
-    )
-    channel_expired_timeout: int = int_setting(
-        "channelExpiredTimeout", 120_000, "A client that is silent for this time is dead.", 1000, "ms"
-    )
+    renew_schedule_period_millis: int = int_setting(5000, "Interval at which due renewals are looked for.", 10, "ms")
+    channel_expired_timeout: int = int_setting(120_000, "A client that is silent for this time is dead.", 1000, "ms")
     client_lost_timeout_millis: int = int_setting(
-        "clientLostTimeoutMillis", 30_000,
-        "A client whose telemetry stream broke is dead if it is silent for this time after.", 100, "ms",
-    )  # fmt: skip
+        30_000, "A client whose telemetry stream broke is dead if it is silent for this time after.", 100, "ms"
+    )
     telemetry_settings_timeout_millis: int = int_setting(
-        "telemetrySettingsTimeoutMillis",
-        30_000,
-        "A telemetry stream without settings is closed after this time.",
-        10,
-        "ms",
+        30_000, "A telemetry stream without settings is closed after this time.", 10, "ms"
     )
-    grpc_client_producer_max_attempts: int = int_setting("grpcClientProducerMaxAttempts", 3, "Attempts of a send.", 1)
-    grpc_client_producer_backoff_initial_millis: int = int_setting(
-        "grpcClientProducerBackoffInitialMillis", 10, "Pause after a send's first failure.", 0, "ms"
-    )
-    grpc_client_producer_backoff_max_millis: int = int_setting(
-        "grpcClientProducerBackoffMaxMillis", 1000, "Longest such pause.", 0, "ms"
-    )
-    grpc_client_producer_backoff_multiplier: int = int_setting(
-        "grpcClientProducerBackoffMultiplier", 2, "Its growth.", 1
-    )
-    grpc_client_consumer_min_long_polling_timeout_millis: int = int_setting(
-        "grpcClientConsumerMinLongPollingTimeoutMillis", 5000, "Shortest long poll.", 0, "ms"
-    )
-    grpc_client_consumer_max_long_polling_timeout_millis: int = int_setting(
-        "grpcClientConsumerMaxLongPollingTimeoutMillis", 20_000, "Longest long poll.", 0, "ms"
-    )
+    grpc_client_producer_max_attempts: int = int_setting(3, "Attempts of a send.", 1)
+    grpc_client_producer_backoff_initial_millis: int = int_setting(10, "Pause after a send's first failure.", 0, "ms")
+    grpc_client_producer_backoff_max_millis: int = int_setting(1000, "Longest such pause.", 0, "ms")
+    grpc_client_producer_backoff_multiplier: int = int_setting(2, "Its growth.", 1)
+    grpc_client_consumer_min_long_polling_timeout_millis: int = int_setting(5000, "Shortest long poll.", 0, "ms")
+    grpc_client_consumer_max_long_polling_timeout_millis: int = int_setting(20_000, "Longest long poll.", 0, "ms")
     grpc_client_consumer_long_polling_batch_size: int = int_setting(
-        "grpcClientConsumerLongPollingBatchSize", 32, "Messages of one receive of a push consumer.", 1
+        32, "Messages of one receive of a push consumer.", 1
     )
     topic_route_service_cache_refresh_seconds: int = int_setting(
-        "topicRouteServiceCacheRefreshSeconds", 20, "Interval at which routes are asked for again.", 1, "s"
+        20, "Interval at which routes are asked for again.", 1, "s"
     )
-    topic_config_cache_refresh_seconds: int = int_setting(
-        "topicConfigCacheRefreshSeconds", 20, "Age at which a topic's type is asked for again.", 0, "s"
-    )
+    topic_config_cache_refresh_seconds: int = int_setting(20, "Age at which a topic's type is asked for again.", 0, "s")
     subscription_group_config_cache_refresh_seconds: int = int_setting(
-        "subscriptionGroupConfigCacheRefreshSeconds",
-        20,
-        "Age at which a group's configuration is asked for again.",
-        0,
-        "s",
+        20, "Age at which a group's configuration is asked for again.", 0, "s"
     )
-    metric_collector_mode: str = text_setting(
-        "metricCollectorMode", "off", "Where clients send metrics: off, on or proxy."
-    )
-    metric_collector_address: str = text_setting(
-        "metricCollectorAddress", "", "host:port for metricCollectorMode = on."
-    )
+    metric_collector_mode: str = text_setting("off", "Where clients send metrics: off, on or proxy.")
+    metric_collector_address: str = text_setting("", "host:port for metricCollectorMode = on.")
     tls_test_mode_enable: bool = bool_setting(
-        "tlsTestModeEnable", True, "Whether TLS uses a certificate made at the start, instead of the files."
+        True, "Whether TLS uses a certificate made at the start, instead of the files."
     )
-    tls_key_path: str = text_setting("tlsKeyPath", "", "File with the private key.")
-    tls_cert_path: str = text_setting("tlsCertPath", "", "File with the certificate chain.")
+    tls_key_path: str = text_setting("", "File with the private key.")
+    tls_cert_path: str = text_setting("", "File with the certificate chain.")
     tls_server_mode: str = text_setting(
-        "tlsServerMode", "permissive", "disabled: no TLS. permissive: TLS and plain text. enforcing: TLS alone."
+        "permissive", "disabled: no TLS. permissive: TLS and plain text. enforcing: TLS alone."
     )
     auth_config_path: str = text_setting(
-        "authConfigPath", "", "Folder with the auth.json of a broker, whose users may call if calls must be signed."
+        "", "Folder with the auth.json of a broker, whose users may call if calls must be signed."
     )
 
     def check(self) -> None:

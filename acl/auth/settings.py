@@ -4,111 +4,92 @@ Source of names and defaults: RocketMQ 5.3.3, `AuthConfig`.  Java classes cannot
 accept RocketMQ's own classes, by full name or last part, with their meaning.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
 
 from acl.auth.model import User, UserType
 from acl.tokens.settings import TokenSettings
-from sprocket.common.config.setting_fields import bool_setting, text_setting
+from sprocket.common.config.configuration import settings_of
+from sprocket.common.config.setting_fields import bool_setting, setting, text_setting
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.credentials import Credentials
 
 _AUTHENTICATION: Final = "org.apache.rocketmq.auth.authentication."
 T = TypeVar("T", bound=msgspec.Struct)
 _AUTHORIZATION: Final = "org.apache.rocketmq.auth.authorization."
-# Key -> the class names that it accepts.
-_CLASSES: Final[dict[str, tuple[str, ...]]] = {}
 
 
-def _class_setting(key: str, doc: str, package: str, *names: str) -> str:
-    _CLASSES[key] = (*names, *(package + name for name in names))
-    return text_setting(key, "", doc)
-
-
-def _secret_setting(key: str, doc: str) -> str:
-    return field(default="", repr=False, metadata={"key": key, "doc": doc, "secret": True})
+def _class_setting(doc: str, package: str, *names: str) -> str:
+    return setting("", doc, classes=(*names, *(package + name for name in names)))
 
 
 @dataclass(frozen=True)
 class AuthSettings(TokenSettings):
     """Part of a server's configuration that is about ACL 2.0."""
 
-    authentication_enabled: bool = bool_setting(
-        "authenticationEnabled", False, "Require a user and its signature for every request (ACL 2.0)."
-    )
+    authentication_enabled: bool = bool_setting(False, "Require a user and its signature for every request (ACL 2.0).")
     authentication_provider: str = _class_setting(
-        "authenticationProvider",
         "How a user proves itself: only the reference's own way.",
         _AUTHENTICATION + "provider.",
         "DefaultAuthenticationProvider",
     )
     authentication_metadata_provider: str = _class_setting(
-        "authenticationMetadataProvider",
         "Where users are: only in this server's own file.",
         _AUTHENTICATION + "provider.",
         "LocalAuthenticationMetadataProvider",
     )
     authentication_strategy: str = _class_setting(
-        "authenticationStrategy",
         "Both are accepted; every signature is checked with either.",
         _AUTHENTICATION + "strategy.",
         "StatelessAuthenticationStrategy",
         "StatefulAuthenticationStrategy",
     )
-    authentication_whitelist: str = text_setting(
-        "authenticationWhitelist", "", "Request codes, with commas, that need no signature."
-    )
-    init_authentication_user: str = _secret_setting(
-        "initAuthenticationUser",
+    authentication_whitelist: str = text_setting("", "Request codes, with commas, that need no signature.")
+    init_authentication_user: str = setting(
+        "",
         'A super user to create at the start if that name does not exist: {"username":"..","password":".."}.',
+        secret=True,
     )
-    inner_client_authentication_credentials: str = _secret_setting(
-        "innerClientAuthenticationCredentials",
-        "Credentials with which servers sign requests to others.  A super user of that name is created at the start if "
-        'it does not exist: {"accessKey":"..","secretKey":".."}.',
+    inner_client_authentication_credentials: str = setting(
+        "",
+        "Credentials with which servers sign requests to others.  A super user of that name is created at the "
+        'start if it does not exist: {"accessKey":"..","secretKey":".."}.',
+        secret=True,
     )
     authorization_enabled: bool = bool_setting(
-        "authorizationEnabled", False, "Check policies for what a user asks for; implies authenticationEnabled."
+        False, "Check policies for what a user asks for; implies authenticationEnabled."
     )
     authorization_provider: str = _class_setting(
-        "authorizationProvider",
-        "How it is decided: only the reference's own way.",
-        _AUTHORIZATION + "provider.",
-        "DefaultAuthorizationProvider",
+        "How it is decided: only the reference's own way.", _AUTHORIZATION + "provider.", "DefaultAuthorizationProvider"
     )
     authorization_metadata_provider: str = _class_setting(
-        "authorizationMetadataProvider",
         "Where policies are: only in this server's own file.",
         _AUTHORIZATION + "provider.",
         "LocalAuthorizationMetadataProvider",
     )
     authorization_strategy: str = _class_setting(
-        "authorizationStrategy",
         "Both are accepted, and mean the same: the present policies decide.",
         _AUTHORIZATION + "strategy.",
         "StatelessAuthorizationStrategy",
         "StatefulAuthorizationStrategy",
     )
-    authorization_whitelist: str = text_setting(
-        "authorizationWhitelist", "", "Request codes, with commas, that need no permission."
-    )
+    authorization_whitelist: str = text_setting("", "Request codes, with commas, that need no permission.")
     migrate_auth_from_v1_enabled: bool = bool_setting(
-        "migrateAuthFromV1Enabled",
         False,
         "At the start create users and policies from the accounts of ACL 1.0 (below rocketmqHome) that are not users.",
     )
     certificate_as_user: bool = bool_setting(
-        "tls.server.certificate.as.user",
         False,
         "A request that is not signed comes from the user whose name the client's certificate has, if TLS checked it.",
+        key="tls.server.certificate.as.user",
     )
     auth_secret_key_file: str = text_setting(
-        "authSecretKeyFile", "", "The key that seals passwords in auth.json; auth.key beside it if empty."
+        "", "The key that seals passwords in auth.json; auth.key beside it if empty."
     )
     auth_secrets_in_clear: bool = bool_setting(
-        "authSecretsInClear", False, "Write passwords into auth.json in clear, for programs that must read them there."
+        False, "Write passwords into auth.json in clear, for programs that must read them there."
     )
 
     @property
@@ -147,12 +128,10 @@ class AuthSettings(TokenSettings):
 
     def check_auth(self) -> None:
         """Raise ConfigError for invalid settings."""
-        _check_class("authenticationProvider", self.authentication_provider)
-        _check_class("authenticationMetadataProvider", self.authentication_metadata_provider)
-        _check_class("authenticationStrategy", self.authentication_strategy)
-        _check_class("authorizationProvider", self.authorization_provider)
-        _check_class("authorizationMetadataProvider", self.authorization_metadata_provider)
-        _check_class("authorizationStrategy", self.authorization_strategy)
+        for declared in settings_of(AuthSettings):
+            name, classes = getattr(self, declared.field), declared.metadata.get("classes", ())
+            if classes and name and name not in classes:
+                raise ConfigError(f"{declared.key}: {name!r} cannot be loaded; allowed are {', '.join(classes)}")
         self.check_tokens()
         self.first_users()
         self.codes_without_signature()
@@ -181,11 +160,6 @@ def _decoded(key: str, text: str, kind: type[T], names: str) -> T:
     if not all(getattr(said, name).strip() for name in kind.__struct_fields__[:2]):
         raise ConfigError(f"{key}: neither of {names} may be blank")
     return said
-
-
-def _check_class(key: str, name: str) -> None:
-    if name and name not in _CLASSES[key]:
-        raise ConfigError(f"{key}: {name!r} cannot be loaded; allowed are {', '.join(_CLASSES[key])}")
 
 
 def _codes(key: str, text: str) -> frozenset[int]:

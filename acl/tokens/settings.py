@@ -20,65 +20,54 @@ class TokenSettings:
     """Part of a server's configuration that is about tokens."""
 
     token_secret_key: str = text_setting(
-        "tokenSecretKey",
         "",
         "File with secrets that sign tokens (HS256): a JWK set, a JWK, or the 32 bytes or more of one secret.  "
         "Everyone who can read it can make tokens.",
     )
     token_public_key: str = text_setting(
-        "tokenPublicKey",
-        "",
-        "File with public keys that verify tokens (RS256, ES256, EdDSA): a JWK set, a JWK, or PEM.",
+        "", "File with public keys that verify tokens (RS256, ES256, EdDSA): a JWK set, a JWK, or PEM."
     )
-    token_issuer: str = text_setting(
-        "tokenIssuer", "", "The iss that tokens of the keys in files must have; empty: any, or none."
-    )
+    token_issuer: str = text_setting("", "The iss that tokens of the keys in files must have; empty: any, or none.")
     token_audience: str = text_setting(
-        "tokenAudience", "", "One of these, with commas, must be in the aud of tokens of the keys in files; empty: any."
+        "", "One of these, with commas, must be in the aud of tokens of the keys in files; empty: any."
     )
-    token_auth_claim: str = text_setting("tokenAuthClaim", "sub", "The claim that names the user.")
+    token_auth_claim: str = text_setting("sub", "The claim that names the user.")
     token_role_claim: str = text_setting(
-        "tokenRoleClaim", "roles", "The claim with the user's roles: a list, or a text with blanks between them."
+        "roles", "The claim with the user's roles: a list, or a text with blanks between them."
     )
-    token_expiry_required: bool = bool_setting(
-        "tokenExpiryRequired", True, "Refuse tokens that never expire (without exp)."
-    )
-    token_super_user_enabled: bool = bool_setting(
-        "tokenSuperUserEnabled", False, "Let a token that names a super user have that user's rights."
-    )
-    token_allowed_clock_skew_seconds: int = int_setting(
-        "tokenAllowedClockSkewSeconds", 10, "How much the clock of an issuer may differ.", 0, "s", 300
-    )
+    token_expiry_required: bool = bool_setting(True, "Refuse tokens that never expire (without exp).")
+    token_super_user_enabled: bool = bool_setting(False, "Let a token that names a super user have that user's rights.")
+    token_allowed_clock_skew_seconds: int = int_setting(10, "How much the clock of an issuer may differ.", 0, "s", 300)
     open_id_allowed_token_issuers: str = text_setting(
-        "openIDAllowedTokenIssuers", "", "URLs of issuers whose tokens are accepted, with commas."
+        "", "URLs of issuers whose tokens are accepted, with commas.", key="openIDAllowedTokenIssuers"
     )
     open_id_jwks_locations: str = text_setting(
-        "openIDJwksLocations",
         "",
-        "Where issuers publish their keys: pairs of an issuer and a URL or file with a blank between, commas between "
-        "pairs.  Others are asked for their .well-known/openid-configuration.",
+        "Where issuers publish their keys: pairs of an issuer and a URL or file with a blank between, commas "
+        "between pairs.  Others are asked for their .well-known/openid-configuration.",
+        key="openIDJwksLocations",
     )
     open_id_allowed_audiences: str = text_setting(
-        "openIDAllowedAudiences", "", "One of these, with commas, must be in the aud of an issuer's tokens."
+        "", "One of these, with commas, must be in the aud of an issuer's tokens.", key="openIDAllowedAudiences"
     )
     open_id_issuer_trust_certs_file_path: str = text_setting(
-        "openIDIssuerTrustCertsFilePath", "", "Authorities of the issuers' certificates (PEM); empty: the system's."
+        "", "Authorities of the issuers' certificates (PEM); empty: the system's.", key="openIDIssuerTrustCertsFilePath"
     )
     open_id_require_issuers_use_https: bool = bool_setting(
-        "openIDRequireIssuersUseHttps", True, "Fetch keys of issuers by HTTPS alone."
+        True, "Fetch keys of issuers by HTTPS alone.", key="openIDRequireIssuersUseHttps"
     )
     open_id_http_read_timeout_millis: int = int_setting(
-        "openIDHttpReadTimeoutMillis", 10_000, "Time for one fetch of an issuer's keys.", 100, "ms", 60_000
+        10_000, "Time for one fetch of an issuer's keys.", 100, "ms", 60_000, key="openIDHttpReadTimeoutMillis"
     )
     open_id_cache_refresh_after_write_seconds: int = int_setting(
-        "openIDCacheRefreshAfterWriteSeconds", 3600, "Age at which keys of an issuer are fetched again.", 10, "s"
+        3600, "Age at which keys of an issuer are fetched again.", 10, "s", key="openIDCacheRefreshAfterWriteSeconds"
     )
     open_id_key_id_cache_miss_refresh_seconds: int = int_setting(
-        "openIDKeyIdCacheMissRefreshSeconds",
         60,
         "Shortest time between two fetches of an issuer's keys, however many tokens name unknown keys.",
         1,
         "s",
+        key="openIDKeyIdCacheMissRefreshSeconds",
     )
 
     @property

@@ -13,66 +13,37 @@ class ActingSettings:
     """Settings in `BrokerConfig` of the members of a broker group and of the acting master."""
 
     enable_slave_acting_master: bool = bool_setting(
-        "enableSlaveActingMaster",
         False,
         "Let the slave with the smallest id act for a lost master; must be equal in all members of the broker group.",
     )
     enable_remote_escape: bool = bool_setting(
-        "enableRemoteEscape",
         False,
         "An acting slave sends due messages (delayed, timed, popped, prepared) to another master of the cluster; "
         "if false, they wait for their own master.",
         mutable=True,
     )
     broker_heartbeat_interval: int = int_setting(
-        "brokerHeartbeatInterval",
-        1_000,
-        "Interval of heartbeats to name servers.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+        1_000, "Interval of heartbeats to name servers.", 1, "ms", mutable=True
     )
     send_heartbeat_timeout_millis: int = int_setting(
-        "sendHeartbeatTimeoutMillis",
-        1_000,
-        "Timeout for the connection of a heartbeat to a name server.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+        1_000, "Timeout for the connection of a heartbeat to a name server.", 1, "ms", mutable=True
     )
     broker_not_active_timeout_millis: int = int_setting(
-        "brokerNotActiveTimeoutMillis",
-        10_000,
-        "Name servers remove the broker after this time without a heartbeat.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+        10_000, "Name servers remove the broker after this time without a heartbeat.", 1, "ms", mutable=True
     )
     sync_broker_member_group_period: int = int_setting(
-        "syncBrokerMemberGroupPeriod",
-        1_000,
-        "Interval at which name servers are asked for the members of the broker group.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+        1_000, "Interval at which name servers are asked for the members of the broker group.", 1, "ms", mutable=True
     )
     skip_pre_online: bool = bool_setting(
-        "skipPreOnline",
         False,
         "Serve at once after the start, without first copying the state of the acting member of the broker group.",
     )
     lock_in_strict_mode: bool = bool_setting(
-        "lockInStrictMode",
-        False,
-        "A queue is locked once a majority of the broker group has locked it, see totalReplicas.",
-        mutable=True,
+        False, "A queue is locked once a majority of the broker group has locked it, see totalReplicas.", mutable=True
     )
     total_replicas: int = int_setting(
-        "totalReplicas", 1, "Number of members of the broker group, see lockInStrictMode.", minimum=1, mutable=True
+        1, "Number of members of the broker group, see lockInStrictMode.", 1, mutable=True
     )
     compatible_with_old_name_srv: bool = bool_setting(
-        "compatibleWithOldNameSrv",
-        True,
-        "Send heartbeats and membership queries as requests that name servers before 5.0 also know.",
-        mutable=True,
+        True, "Send heartbeats and membership queries as requests that name servers before 5.0 also know.", mutable=True
     )

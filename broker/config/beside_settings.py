@@ -10,14 +10,11 @@ class BesideSettings:
     """Settings in `BrokerConfig` that name the files of these processes."""
 
     table_topics_config_path: str = text_setting(
-        "tableTopicsConfigPath",
         "",
         "YAML file of topics that a second process keeps as Parquet, Delta or Iceberg tables "
         "([spark.md](spark.md#tables)); not in RocketMQ; empty for none.",
     )
-
     replication_config_path: str = text_setting(
-        "replicationConfigPath",
         "",
         "TOML file of a replicator that runs as a second process "
         "([geo-replication.md](geo-replication.md#beside-a-broker)); not in RocketMQ; empty for none.",

@@ -6,7 +6,7 @@ brokerRole, haListenPort, flushDelayOffsetInterval and enableCleanExpiredOffset 
 
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from broker.config.acting_settings import ActingSettings
@@ -20,9 +20,7 @@ from broker.config.metric_switches import MetricSwitches
 from broker.config.overload_settings import OverloadSettings
 from broker.config.pop_settings import PopSettings
 from broker.config.security_settings import SecuritySettings
-from sprocket.common.config.setting_fields import bool_setting as _bool
-from sprocket.common.config.setting_fields import int_setting as _int
-from sprocket.common.config.setting_fields import text_setting as _str
+from sprocket.common.config.setting_fields import bool_setting, int_setting, made_setting, setting, text_setting
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.settings import LogSettings
 from sprocket.metrics.health import HealthSettings
@@ -60,383 +58,217 @@ class BrokerConfig(
 ):
     """Settings of a broker, without those of its store."""
 
-    broker_name: str = field(
-        default_factory=host_name,
-        metadata={
-            "key": "brokerName",
-            "doc": "Name of the broker group: the master and its slaves, which share the queues.",
-            "default_text": "the host name",
-        },
+    broker_name: str = made_setting(
+        host_name,
+        "Name of the broker group: the master and its slaves, which share the queues.",
+        default_text="the host name",
     )
-    broker_cluster_name: str = _str("brokerClusterName", "DefaultCluster", "Cluster that the broker belongs to.")
-    broker_id: int = _int(
-        "brokerId", 0, "0 for the master, above 0 for slaves; ignored with enableControllerMode.", minimum=-1
+    broker_cluster_name: str = text_setting("DefaultCluster", "Cluster that the broker belongs to.")
+    broker_id: int = int_setting(0, "0 for the master, above 0 for slaves; ignored with enableControllerMode.", -1)
+    broker_role: BrokerRole = setting(
+        BrokerRole.ASYNC_MASTER,
+        "ASYNC_MASTER responds at once, SYNC_MASTER when a slave has the message; SLAVE replicates.",
+        allowed=tuple(BrokerRole),
     )
-    broker_role: BrokerRole = field(
-        default=BrokerRole.ASYNC_MASTER,
-        metadata={
-            "key": "brokerRole",
-            "doc": "ASYNC_MASTER responds at once, SYNC_MASTER when a slave has the message; SLAVE replicates.",
-            "allowed": tuple(BrokerRole),
-        },
+    namesrv_addr: str = made_setting(
+        lambda: os.environ.get("NAMESRV_ADDR", ""),
+        "Name servers to register with: `host:port`, several separated by `;`.",
+        default_text="$NAMESRV_ADDR",
     )
-    namesrv_addr: str = field(
-        default_factory=lambda: os.environ.get("NAMESRV_ADDR", ""),
-        metadata={
-            "key": "namesrvAddr",
-            "doc": "Name servers to register with: `host:port`, several separated by `;`.",
-            "default_text": "$NAMESRV_ADDR",
-        },
+    broker_ip1: str = made_setting(
+        local_address, "Address that is registered for clients.", default_text="the local address", key="brokerIP1"
     )
-    broker_ip1: str = field(
-        default_factory=local_address,
-        metadata={
-            "key": "brokerIP1",
-            "doc": "Address that is registered for clients.",
-            "default_text": "the local address",
-        },
+    broker_ip2: str = made_setting(
+        local_address, "Address that is registered for slaves.", default_text="the local address", key="brokerIP2"
     )
-    broker_ip2: str = field(
-        default_factory=local_address,
-        metadata={
-            "key": "brokerIP2",
-            "doc": "Address that is registered for slaves.",
-            "default_text": "the local address",
-        },
+    listen_port: int = int_setting(10911, "Port for clients; 0 means a free port.", 0, maximum=65535)
+    ha_listen_port: int = int_setting(
+        0, "Port that is registered for slaves; 0 means listenPort + 1.", 0, maximum=65535
     )
-    listen_port: int = _int("listenPort", 10911, "Port for clients; 0 means a free port.", minimum=0, maximum=65535)
-    ha_listen_port: int = _int(
-        "haListenPort", 0, "Port that is registered for slaves; 0 means listenPort + 1.", minimum=0, maximum=65535
+    broker_permission: int = setting(
+        6, "Permission of clients: 4 read, 2 write, 6 both.", allowed=(2, 4, 6), mutable=True
     )
-    broker_permission: int = field(
-        default=6,
-        metadata={
-            "key": "brokerPermission",
-            "doc": "Permission of clients: 4 read, 2 write, 6 both.",
-            "allowed": (2, 4, 6),
-            "mutable": True,
-        },
+    default_topic_queue_nums: int = int_setting(
+        8, "Max queues of a topic that is created on first use.", 1, maximum=1024, mutable=True
     )
-    default_topic_queue_nums: int = _int(
-        "defaultTopicQueueNums",
-        8,
-        "Max queues of a topic that is created on first use.",
-        minimum=1,
-        maximum=1024,
-        mutable=True,
+    auto_create_topic_enable: bool = bool_setting(True, "A send to an unknown topic creates it.", mutable=True)
+    cluster_topic_enable: bool = bool_setting(
+        True, "Create the topic named after the cluster; new topics may be modelled on it."
     )
-    auto_create_topic_enable: bool = _bool(
-        "autoCreateTopicEnable", True, "A send to an unknown topic creates it.", mutable=True
+    broker_topic_enable: bool = bool_setting(True, "Create the topic named after the broker, with one queue.")
+    auto_create_subscription_group: bool = bool_setting(True, "A pull of an unknown group creates it.", mutable=True)
+    trace_topic_enable: bool = bool_setting(False, "Create the topic for message traces.")
+    msg_trace_topic_name: str = text_setting(TRACE_TOPIC, "Name of the topic for traces.")
+    trace_on: bool = bool_setting(True, "Tell producers that this broker wants traces.", mutable=True)
+    region_id: str = text_setting("DefaultRegion", "Region in the response to a send, for traces.")
+    estimate_accumulation: bool = bool_setting(
+        True, "Metrics of lags count only messages that a group wants, if it subscribes to some tags.", mutable=True
     )
-    cluster_topic_enable: bool = _bool(
-        "clusterTopicEnable", True, "Create the topic named after the cluster; new topics may be modelled on it."
+    metrics_otel_cardinality_limit: int = int_setting(50_000, "Max series of one metric; more are not exported.", 1)
+    long_polling_enable: bool = bool_setting(True, "Hold a pull that finds no message until one arrives.", mutable=True)
+    short_polling_time_mills: int = int_setting(
+        1_000, "How long a pull is held when longPollingEnable is false.", 1, "ms", mutable=True
     )
-    broker_topic_enable: bool = _bool(
-        "brokerTopicEnable", True, "Create the topic named after the broker, with one queue."
+    notify_consumer_ids_changed_enable: bool = bool_setting(
+        True, "Tell the consumers of a group when one joins or leaves.", mutable=True
     )
-    auto_create_subscription_group: bool = _bool(
-        "autoCreateSubscriptionGroup", True, "A pull of an unknown group creates it.", mutable=True
+    channel_expired_timeout: int = int_setting(
+        120_000, "Clients are removed after this time without a heartbeat.", 1, "ms", mutable=True
     )
-    trace_topic_enable: bool = _bool("traceTopicEnable", False, "Create the topic for message traces.")
-    msg_trace_topic_name: str = _str("msgTraceTopicName", TRACE_TOPIC, "Name of the topic for traces.")
-    trace_on: bool = _bool("traceOn", True, "Tell producers that this broker wants traces.", mutable=True)
-    region_id: str = _str("regionId", "DefaultRegion", "Region in the response to a send, for traces.")
-    estimate_accumulation: bool = _bool(
-        "estimateAccumulation",
-        True,
-        "Metrics of lags count only messages that a group wants, if it subscribes to some tags.",
-        mutable=True,
+    pop_polling_size: int = int_setting(
+        1_024, "Max held pops for one queue of a topic and group, or for all its queues.", 1, mutable=True
     )
-    metrics_otel_cardinality_limit: int = _int(
-        "metricsOtelCardinalityLimit", 50_000, "Max series of one metric; more are not exported.", minimum=1
+    pop_polling_map_size: int = int_setting(
+        100_000, "Max queues with held pops, over all topics and groups.", 1, mutable=True
     )
-    long_polling_enable: bool = _bool(
-        "longPollingEnable", True, "Hold a pull that finds no message until one arrives.", mutable=True
-    )
-    short_polling_time_mills: int = _int(
-        "shortPollingTimeMills",
-        1_000,
-        "How long a pull is held when longPollingEnable is false.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
-    )
-    notify_consumer_ids_changed_enable: bool = _bool(
-        "notifyConsumerIdsChangedEnable", True, "Tell the consumers of a group when one joins or leaves.", mutable=True
-    )
-    channel_expired_timeout: int = _int(
-        "channelExpiredTimeout",
-        120_000,
-        "Clients are removed after this time without a heartbeat.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
-    )
-    pop_polling_size: int = _int(
-        "popPollingSize",
-        1_024,
-        "Max held pops for one queue of a topic and group, or for all its queues.",
-        minimum=1,
-        mutable=True,
-    )
-    pop_polling_map_size: int = _int(
-        "popPollingMapSize",
-        100_000,
-        "Max queues with held pops, over all topics and groups.",
-        minimum=1,
-        mutable=True,
-    )
-    max_pop_polling_size: int = _int(
-        "maxPopPollingSize",
-        100_000,
-        "Max held pops; further ones get POLLING_FULL.",
-        minimum=1,
-        mutable=True,
-    )
-    pop_long_polling_force_notify_interval: int = _int(
-        "popLongPollingForceNotifyInterval",
+    max_pop_polling_size: int = int_setting(100_000, "Max held pops; further ones get POLLING_FULL.", 1, mutable=True)
+    pop_long_polling_force_notify_interval: int = int_setting(
         800,
         "Each time a queue gets this many messages, wake a held pop even if its filter matches none; 0 means never.",
-        minimum=0,
+        0,
         mutable=True,
     )
-    slave_read_enable: bool = _bool(
-        "slaveReadEnable",
+    slave_read_enable: bool = bool_setting(
         False,
         "On a master: redirect consumers with a large lag to the slave of their group; on a slave: serve their pulls.",
         mutable=True,
     )
-    lite_pull_message_enable: bool = _bool("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", mutable=True)
-    start_accept_send_request_time_stamp: int = _int(
-        "startAcceptSendRequestTimeStamp", 0, "Sends before this time are refused.", minimum=0, unit="ms", mutable=True
+    lite_pull_message_enable: bool = bool_setting(True, "Serve LITE_PULL_MESSAGE.", mutable=True)
+    start_accept_send_request_time_stamp: int = int_setting(
+        0, "Sends before this time are refused.", 0, "ms", mutable=True
     )
-    broker_fast_failure_enable: bool = _bool(
-        "brokerFastFailureEnable",
-        True,
-        "Refuse sends as SYSTEM_BUSY while the disk is slow; if false they wait.",
-        mutable=True,
+    broker_fast_failure_enable: bool = bool_setting(
+        True, "Refuse sends as SYSTEM_BUSY while the disk is slow; if false they wait.", mutable=True
     )
-    enable_property_filter: bool = _bool(
-        "enablePropertyFilter", False, "Let consumers filter by SQL92 over properties.", mutable=True
+    enable_property_filter: bool = bool_setting(False, "Let consumers filter by SQL92 over properties.", mutable=True)
+    filter_support_retry: bool = bool_setting(
+        False, "A SQL92 pull of a retry topic filters by the group's subscription to the original topic.", mutable=True
     )
-    filter_support_retry: bool = _bool(
-        "filterSupportRetry",
-        False,
-        "A SQL92 pull of a retry topic filters by the group's subscription to the original topic.",
-        mutable=True,
+    filter_data_clean_time_span: int = int_setting(
+        86_400_000, "The filter of a group expires after this time without members.", 1, "ms", mutable=True
     )
-    filter_data_clean_time_span: int = _int(
-        "filterDataCleanTimeSpan",
-        86_400_000,
-        "The filter of a group expires after this time without members.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+    enable_notify_after_pop_order_lock_release: bool = bool_setting(
+        True, "Wake held orderly pops when a queue is unlocked.", mutable=True
     )
-    enable_notify_after_pop_order_lock_release: bool = _bool(
-        "enableNotifyAfterPopOrderLockRelease",
-        True,
-        "Wake held orderly pops when a queue is unlocked.",
-        mutable=True,
-    )
-    use_server_side_reset_offset: bool = _bool(
-        "useServerSideResetOffset",
+    use_server_side_reset_offset: bool = bool_setting(
         True,
         "A reset sets a group's offset on the broker; if false, the connected consumers are told to commit it.",
         mutable=True,
     )
-    enable_clean_expired_offset: bool = _bool(
-        "enableCleanExpiredOffset",
-        False,
-        "Every hour, delete the offsets of empty groups whose unread messages have all expired.",
-        mutable=True,
+    enable_clean_expired_offset: bool = bool_setting(
+        False, "Every hour, delete the offsets of empty groups whose unread messages have all expired.", mutable=True
     )
-    enable_mixed_message_type: bool = _bool(
-        "enableMixedMessageType",
-        False,
-        "Allow topics with message.type=MIXED; only the proxy enforces message types.",
-        mutable=True,
+    enable_mixed_message_type: bool = bool_setting(
+        False, "Allow topics with message.type=MIXED; only the proxy enforces message types.", mutable=True
     )
-    enable_lmq_stats: bool = _bool(
-        "enableLmqStats",
-        False,
-        "With enableLmq: keep statistics for each light topic and group.",
-        mutable=True,
+    enable_lmq_stats: bool = bool_setting(
+        False, "With enableLmq: keep statistics for each light topic and group.", mutable=True
     )
-    enable_create_sys_group: bool = _bool(
-        "enableCreateSysGroup",
+    enable_create_sys_group: bool = bool_setting(
         True,
         "Create groups with prefix CID_RMQ_SYS_ on first use, also without autoCreateSubscriptionGroup.",
         mutable=True,
     )
-    enable_broadcast_offset_store: bool = _bool(
-        "enableBroadcastOffsetStore",
-        True,
-        "Keep the offsets of the members of broadcasting groups, for proxies.",
-        mutable=True,
+    enable_broadcast_offset_store: bool = bool_setting(
+        True, "Keep the offsets of the members of broadcasting groups, for proxies.", mutable=True
     )
-    broadcast_offset_expire_second: int = _int(
-        "broadcastOffsetExpireSecond",
+    broadcast_offset_expire_second: int = int_setting(
         120,
         "The offsets of a disconnected member of a broadcasting group expire after this time.",
-        minimum=1,
-        unit="s",
+        1,
+        "s",
         mutable=True,
     )
-    broadcast_offset_expire_max_second: int = _int(
-        "broadcastOffsetExpireMaxSecond",
+    broadcast_offset_expire_max_second: int = int_setting(
         300,
         "The offsets of a connected member of a broadcasting group expire after this time without a pull.",
-        minimum=1,
-        unit="s",
+        1,
+        "s",
         mutable=True,
     )
-    reject_transaction_message: bool = _bool(
-        "rejectTransactionMessage", False, "Refuse transactional messages.", mutable=True
+    reject_transaction_message: bool = bool_setting(False, "Refuse transactional messages.", mutable=True)
+    transaction_time_out: int = int_setting(
+        6_000, "Min age of a transaction before its producer is asked about it.", 1, "ms", mutable=True
     )
-    transaction_time_out: int = _int(
-        "transactionTimeOut",
-        6_000,
-        "Min age of a transaction before its producer is asked about it.",
-        minimum=1,
-        unit="ms",
+    transaction_check_max: int = int_setting(
+        15, "Max checks of a transaction; then it moves to TRANS_CHECK_MAX_TIME_TOPIC.", 1, mutable=True
+    )
+    transaction_check_interval: int = int_setting(
+        30_000, "Interval at which producers are asked about open transactions.", 1, "ms", mutable=True
+    )
+    transaction_op_msg_max_size: int = int_setting(
+        4_096, "Max size of a message that lists ended transactions.", 1, "bytes", mutable=True
+    )
+    recall_message_enable: bool = bool_setting(
+        False, "Let producers recall messages that wait in the timer wheel.", mutable=True
+    )
+    allow_recall_when_broker_not_writeable: bool = bool_setting(
+        True, "Allow recalls while brokerPermission forbids writes.", mutable=True
+    )
+    store_reply_message_enable: bool = bool_setting(
+        True, "Also store the replies of request-reply that are pushed.", mutable=True
+    )
+    reply_thread_pool_queue_capacity: int = int_setting(
+        10_000, "Max replies that wait for their requesters; further ones are refused as SYSTEM_BUSY.", 1, mutable=True
+    )
+    server_load_balancer_enable: bool = bool_setting(
+        True, "Divide queues among the consumers that query their assignment; if false, each gets all.", mutable=True
+    )
+    default_message_request_mode: str = setting(
+        "PULL",
+        "Consume mode of groups without a set mode, if the broker assigns their queues.",
+        allowed=("PULL", "POP"),
         mutable=True,
     )
-    transaction_check_max: int = _int(
-        "transactionCheckMax",
-        15,
-        "Max checks of a transaction; then it moves to TRANS_CHECK_MAX_TIME_TOPIC.",
-        minimum=1,
-        mutable=True,
-    )
-    transaction_check_interval: int = _int(
-        "transactionCheckInterval",
-        30_000,
-        "Interval at which producers are asked about open transactions.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
-    )
-    transaction_op_msg_max_size: int = _int(
-        "transactionOpMsgMaxSize",
-        4_096,
-        "Max size of a message that lists ended transactions.",
-        minimum=1,
-        unit="bytes",
-        mutable=True,
-    )
-    recall_message_enable: bool = _bool(
-        "recallMessageEnable", False, "Let producers recall messages that wait in the timer wheel.", mutable=True
-    )
-    allow_recall_when_broker_not_writeable: bool = _bool(
-        "allowRecallWhenBrokerNotWriteable",
-        True,
-        "Allow recalls while brokerPermission forbids writes.",
-        mutable=True,
-    )
-    store_reply_message_enable: bool = _bool(
-        "storeReplyMessageEnable",
-        True,
-        "Also store the replies of request-reply that are pushed.",
-        mutable=True,
-    )
-    reply_thread_pool_queue_capacity: int = _int(
-        "replyThreadPoolQueueCapacity",
-        10_000,
-        "Max replies that wait for their requesters; further ones are refused as SYSTEM_BUSY.",
-        minimum=1,
-        mutable=True,
-    )
-    server_load_balancer_enable: bool = _bool(
-        "serverLoadBalancerEnable",
-        True,
-        "Divide queues among the consumers that query their assignment; if false, each gets all.",
-        mutable=True,
-    )
-    default_message_request_mode: str = field(
-        default="PULL",
-        metadata={
-            "key": "defaultMessageRequestMode",
-            "doc": "Consume mode of groups without a set mode, if the broker assigns their queues.",
-            "allowed": ("PULL", "POP"),
-            "mutable": True,
-        },
-    )
-    default_pop_share_queue_num: int = _int(
-        "defaultPopShareQueueNum",
+    default_pop_share_queue_num: int = int_setting(
         -1,
         "With default mode POP: number of other consumers from whose queues a consumer also pops; -1 means all.",
-        minimum=-1,
+        -1,
         mutable=True,
     )
-    load_balance_poll_name_server_interval: int = _int(
-        "loadBalancePollNameServerInterval",
+    load_balance_poll_name_server_interval: int = int_setting(
         30_000,
         "Interval at which the routes of assigned topics are refreshed from name servers.",
-        minimum=1,
-        unit="ms",
+        1,
+        "ms",
         mutable=True,
     )
-    flush_consumer_offset_interval: int = _int(
-        "flushConsumerOffsetInterval",
-        5_000,
-        "Interval of writes of consumerOffset.json.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+    flush_consumer_offset_interval: int = int_setting(
+        5_000, "Interval of writes of consumerOffset.json.", 1, "ms", mutable=True
     )
-    flush_delay_offset_interval: int = _int(
-        "flushDelayOffsetInterval",
-        10_000,
-        "Interval of writes of delayOffset.json.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+    flush_delay_offset_interval: int = int_setting(
+        10_000, "Interval of writes of delayOffset.json.", 1, "ms", mutable=True
     )
-    register_name_server_period: int = _int(
-        "registerNameServerPeriod",
-        30_000,
-        "Interval of registrations; limited to 10 to 60 seconds.",
-        minimum=1,
-        unit="ms",
-        mutable=True,
+    register_name_server_period: int = int_setting(
+        30_000, "Interval of registrations; limited to 10 to 60 seconds.", 1, "ms", mutable=True
     )
-    register_broker_timeout_mills: int = _int(
-        "registerBrokerTimeoutMills", 24_000, "Timeout of a registration.", minimum=1, unit="ms", mutable=True
+    register_broker_timeout_mills: int = int_setting(24_000, "Timeout of a registration.", 1, "ms", mutable=True)
+    force_register: bool = bool_setting(
+        True, "Register at each interval; if false, only when the data version differs.", mutable=True
     )
-    force_register: bool = _bool(
-        "forceRegister", True, "Register at each interval; if false, only when the data version differs.", mutable=True
-    )
-    compressed_register: bool = _bool("compressedRegister", False, "Compress the body of a registration.", mutable=True)
-    enable_single_topic_register: bool = _bool(
-        "enableSingleTopicRegister",
+    compressed_register: bool = bool_setting(False, "Compress the body of a registration.", mutable=True)
+    enable_single_topic_register: bool = bool_setting(
         False,
         "Register changed topics with REGISTER_TOPIC_IN_NAMESRV; if false, as a part of the topic list.",
         mutable=True,
     )
-    enable_split_registration: bool = _bool(
-        "enableSplitRegistration",
+    enable_split_registration: bool = bool_setting(
         False,
         "Register topics in parts; name servers then keep the routes of topics that are not in a registration.",
         mutable=True,
     )
-    enable_split_metadata: bool = _bool(
-        "enableSplitMetadata",
+    enable_split_metadata: bool = bool_setting(
         True,
         "Give slaves that ask for a page of the tables of topics and groups a page, as RocketMQ 5.3.4 does.",
         mutable=True,
     )
-    split_metadata_size: int = _int(
-        "splitMetadataSize", 2000, "Max topics or groups of a page.", minimum=1, mutable=True
+    split_metadata_size: int = int_setting(2000, "Max topics or groups of a page.", 1, mutable=True)
+    split_registration_size: int = int_setting(
+        800, "Max topics of a part with enableSplitRegistration.", 1, mutable=True
     )
-    split_registration_size: int = _int(
-        "splitRegistrationSize", 800, "Max topics of a part with enableSplitRegistration.", minimum=1, mutable=True
-    )
-    validate_system_topic_when_update_topic: bool = _bool(
-        "validateSystemTopicWhenUpdateTopic", True, "Refuse to change system topics.", mutable=True
-    )
-    clear_retry_topic_when_delete_topic: bool = _bool(
-        "clearRetryTopicWhenDeleteTopic", True, "Deleting a topic deletes its pop retry topics.", mutable=True
+    validate_system_topic_when_update_topic: bool = bool_setting(True, "Refuse to change system topics.", mutable=True)
+    clear_retry_topic_when_delete_topic: bool = bool_setting(
+        True, "Deleting a topic deletes its pop retry topics.", mutable=True
     )
 
     @property

@@ -6,7 +6,7 @@ Source of names, defaults and groups: RocketMQ 5.5.1, `BrokerConfig`, `BrokerMet
 from dataclasses import dataclass
 from typing import Final
 
-from sprocket.common.config.setting_fields import bool_setting as _bool
+from sprocket.common.config.setting_fields import bool_setting
 
 # Beginnings of the names in each group, with Sprocket's own metrics that come from the same work.
 _STATS: Final = (
@@ -36,28 +36,18 @@ _POP: Final = ("rocketmq_pop_",)
 class MetricSwitches:
     """Settings in `BrokerConfig` that leave groups of metrics out of exports; they are read at the start."""
 
-    enable_stats_metrics: bool = _bool(
-        "enableStatsMetrics", True, "Export the numbers of topics, groups and light queues, and the permission."
+    enable_stats_metrics: bool = bool_setting(
+        True, "Export the numbers of topics, groups and light queues, and the permission."
     )
-    enable_request_metrics: bool = _bool(
-        "enableRequestMetrics",
-        True,
-        "Export messages and bytes in and out, sizes, and the times of new topics and groups.",
+    enable_request_metrics: bool = bool_setting(
+        True, "Export messages and bytes in and out, sizes, and the times of new topics and groups."
     )
-    enable_connection_metrics: bool = _bool(
-        "enableConnectionMetrics", True, "Export connections of producers and consumers."
-    )
-    enable_lag_and_dlq_metrics: bool = _bool(
-        "enableLagAndDlqMetrics", True, "Export the lag of consumer groups, and dead letters."
-    )
-    enable_transaction_metrics: bool = _bool(
-        "enableTransactionMetrics", True, "Export half messages, and the ends of transactions."
-    )
-    enable_remoting_metrics: bool = _bool("enableRemotingMetrics", True, "Export the latency of requests.")
-    enable_message_store_metrics: bool = _bool(
-        "enableMessageStoreMetrics", True, "Export the metrics of the store and of delayed messages."
-    )
-    enable_pop_metrics: bool = _bool("enablePopMetrics", True, "Export the metrics of pops and of their revive.")
+    enable_connection_metrics: bool = bool_setting(True, "Export connections of producers and consumers.")
+    enable_lag_and_dlq_metrics: bool = bool_setting(True, "Export the lag of consumer groups, and dead letters.")
+    enable_transaction_metrics: bool = bool_setting(True, "Export half messages, and the ends of transactions.")
+    enable_remoting_metrics: bool = bool_setting(True, "Export the latency of requests.")
+    enable_message_store_metrics: bool = bool_setting(True, "Export the metrics of the store and of delayed messages.")
+    enable_pop_metrics: bool = bool_setting(True, "Export the metrics of pops and of their revive.")
 
     def exports(self, name: str) -> bool:
         """Return whether the metric `name` is exported; one that is in no group always is."""

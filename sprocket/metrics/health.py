@@ -25,14 +25,9 @@ class HealthSettings:
     """Where a server tells its health."""
 
     health_port: int = int_setting(
-        "healthPort",
-        -1,
-        "Port of /health/live and /health/ready over HTTP; 0 means a free port, -1 none.",
-        minimum=-1,
-        maximum=65535,
+        -1, "Port of /health/live and /health/ready over HTTP; 0 means a free port, -1 none.", -1, maximum=65535
     )
     health_host: str = text_setting(
-        "healthHost",
         "",
         "Address to serve /health/live and /health/ready on; the empty text means bindAddress, or 127.0.0.1 where "
         "that is all addresses.",

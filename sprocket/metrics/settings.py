@@ -3,10 +3,10 @@
 Source of names and defaults: RocketMQ 5.3.3, `BrokerConfig`, `ControllerConfig`, `ProxyConfig`, `MetricsExporterType`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from sprocket.common.config.setting_fields import bool_setting, int_setting, text_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting, setting, text_setting
 from sprocket.common.errors import ConfigError
 
 
@@ -23,44 +23,34 @@ class ExporterType(StrEnum):
 class MetricsSettings:
     """Export of metrics."""
 
-    metrics_exporter_type: ExporterType = field(
-        default=ExporterType.DISABLE,
-        metadata={
-            "key": "metricsExporterType",
-            "doc": "PROM serves metrics to Prometheus, OTLP_GRPC sends them to an OpenTelemetry collector, LOG writes "
-            "them to the log; DISABLE exports none.",
-            "allowed": tuple(ExporterType),
-        },
+    metrics_exporter_type: ExporterType = setting(
+        ExporterType.DISABLE,
+        "PROM serves metrics to Prometheus, OTLP_GRPC sends them to an OpenTelemetry collector, LOG writes them to "
+        "the log; DISABLE exports none.",
+        allowed=tuple(ExporterType),
     )
-    metrics_prom_exporter_port: int = int_setting(
-        "metricsPromExporterPort", 5557, "Port for Prometheus; 0 means a free port.", minimum=0, maximum=65535
-    )
+    metrics_prom_exporter_port: int = int_setting(5557, "Port for Prometheus; 0 means a free port.", 0, maximum=65535)
     metrics_prom_exporter_host: str = text_setting(
-        "metricsPromExporterHost",
         "",
-        "Address to serve Prometheus on; the empty text means brokerIP1 of a broker.  The others take bindAddress, or "
-        "127.0.0.1 where that is all addresses.",
+        "Address to serve Prometheus on; the empty text means brokerIP1 of a broker.  The others take bindAddress, "
+        "or 127.0.0.1 where that is all addresses.",
     )
     metrics_grpc_exporter_target: str = text_setting(
-        "metricsGrpcExporterTarget", "", "Collector of OpenTelemetry, as in `http://host:4317`; without `http` TLS."
+        "", "Collector of OpenTelemetry, as in `http://host:4317`; without `http` TLS."
     )
     metrics_grpc_exporter_header: str = text_setting(
-        "metricsGrpcExporterHeader", "", "Headers for the collector: `name:value`, several separated by `,`."
+        "", "Headers for the collector: `name:value`, several separated by `,`."
     )
     metric_grpc_exporter_time_out_in_mills: int = int_setting(
-        "metricGrpcExporterTimeOutInMills", 3_000, "Time limit of one export to the collector.", minimum=1, unit="ms"
+        3_000, "Time limit of one export to the collector.", 1, "ms"
     )
     metric_grpc_exporter_interval_in_mills: int = int_setting(
-        "metricGrpcExporterIntervalInMills", 60_000, "Pause between exports to the collector.", minimum=100, unit="ms"
+        60_000, "Pause between exports to the collector.", 100, "ms"
     )
-    metric_logging_exporter_interval_in_mills: int = int_setting(
-        "metricLoggingExporterIntervalInMills", 10_000, "Pause between exports to the log.", minimum=100, unit="ms"
-    )
-    metrics_label: str = text_setting(
-        "metricsLabel", "", "More labels of all metrics: `name:value`, several separated by `,`."
-    )
+    metric_logging_exporter_interval_in_mills: int = int_setting(10_000, "Pause between exports to the log.", 100, "ms")
+    metrics_label: str = text_setting("", "More labels of all metrics: `name:value`, several separated by `,`.")
     metrics_in_delta: bool = bool_setting(
-        "metricsInDelta", False, "OTLP_GRPC and LOG export what counters have grown since the last export."
+        False, "OTLP_GRPC and LOG export what counters have grown since the last export."
     )
 
 

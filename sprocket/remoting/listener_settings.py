@@ -13,33 +13,20 @@ from sprocket.common.config.setting_fields import int_setting, text_setting
 class ConnectionSettings:
     """Address, buffers and limits of one listener, but for the port."""
 
-    bind_address: str = text_setting(
-        "bindAddress", "0.0.0.0", "Address to listen on; 0.0.0.0 and :: mean all, of IPv4 and IPv6."
-    )
+    bind_address: str = text_setting("0.0.0.0", "Address to listen on; 0.0.0.0 and :: mean all, of IPv4 and IPv6.")
     server_channel_max_idle_time_seconds: int = int_setting(
-        "serverChannelMaxIdleTimeSeconds",
-        120,
-        "Idle connections are closed after this time.",
-        minimum=1,
-        unit="s",
-        mutable=True,
+        120, "Idle connections are closed after this time.", 1, "s", mutable=True
     )
     server_socket_rcv_buf_size: int = int_setting(
-        "serverSocketRcvBufSize",
         0,
         "Receive buffer of a connection (SO_RCVBUF); 0 means the system's default, which a server reduces while it "
         "refuses requests.",
-        minimum=0,
-        unit="bytes",
-        maximum=2**30,
+        0,
+        "bytes",
+        2**30,
     )
     server_socket_snd_buf_size: int = int_setting(
-        "serverSocketSndBufSize",
-        0,
-        "Send buffer of a connection (SO_SNDBUF); 0 means the system's default.",
-        minimum=0,
-        unit="bytes",
-        maximum=2**30,
+        0, "Send buffer of a connection (SO_SNDBUF); 0 means the system's default.", 0, "bytes", 2**30
     )
 
 
@@ -47,4 +34,4 @@ class ConnectionSettings:
 class ListenerSettings(ConnectionSettings):
     """Settings of a listener whose port is a key of its own."""
 
-    listen_port: int = int_setting("listenPort", 0, "Port for clients; 0 means a free port.", minimum=0, maximum=65535)
+    listen_port: int = int_setting(0, "Port for clients; 0 means a free port.", 0, maximum=65535)

@@ -14,19 +14,14 @@ class ColdConfig:
     """Settings of a store for messages that memory no longer holds."""
 
     data_read_ahead_enable: bool = bool_setting(
-        "dataReadAheadEnable",
         True,
         "The system reads ahead in CommitLog files (MADV_NORMAL); if false it does not (MADV_RANDOM).",
         mutable=True,
     )
     cold_data_flow_control_enable: bool = bool_setting(
-        "coldDataFlowControlEnable",
-        False,
-        "Limit how fast each consumer group pulls old messages.",
-        mutable=True,
+        False, "Limit how fast each consumer group pulls old messages.", mutable=True
     )
     access_message_in_memory_hot_ratio: int = int_setting(
-        "accessMessageInMemoryHotRatio",
         26,
         "Messages further behind the log's end than this share of physical memory are cold.",
         0,
@@ -35,19 +30,11 @@ class ColdConfig:
         mutable=True,
     )
     cold_data_scan_enable: bool = bool_setting(
-        "coldDataScanEnable",
-        False,
-        "With coldDataFlowControlEnable: a message whose page is in the page cache is not cold.",
-        mutable=True,
+        False, "With coldDataFlowControlEnable: a message whose page is in the page cache is not cold.", mutable=True
     )
     timer_cold_data_check_interval_ms: int = int_setting(
-        "timerColdDataCheckIntervalMs",
-        60_000,
-        "With coldDataScanEnable: interval between scans of the page cache.",
-        1_000,
-        "ms",
-        mutable=True,
+        60_000, "With coldDataScanEnable: interval between scans of the page cache.", 1_000, "ms", mutable=True
     )
     sample_steps: int = int_setting(
-        "sampleSteps", 32, "With coldDataScanEnable: one page in this many is checked.", 1, "pages", mutable=True
+        32, "With coldDataScanEnable: one page in this many is checked.", 1, "pages", mutable=True
     )

@@ -21,56 +21,30 @@ class HaConfig(SessionConfig):
     """Settings of a store for replication."""
 
     ha_send_heartbeat_interval: int = _int(
-        "haSendHeartbeatInterval",
-        5000,
-        "A master that has sent nothing for this long sends a heartbeat.",
-        1,
-        "ms",
-        mutable=True,
+        5000, "A master that has sent nothing for this long sends a heartbeat.", 1, "ms", mutable=True
     )
     ha_housekeeping_interval: int = _int(
-        "haHousekeepingInterval", 20_000, "A slave that is silent for this long is disconnected.", 1, "ms", mutable=True
+        20_000, "A slave that is silent for this long is disconnected.", 1, "ms", mutable=True
     )
     ha_master_address: str = text_setting(
-        "haMasterAddress",
-        "",
-        "host:port, HA port of the master that a slave follows; empty: the master that the name servers name.",
+        "", "host:port, HA port of the master that a slave follows; empty: the master that the name servers name."
     )
     ha_transfer_batch_size: int = _int(
-        "haTransferBatchSize",
-        32 * 1024,
-        "Maximum bytes of the CommitLog in one message to a slave.",
-        1024,
-        "bytes",
-        mutable=True,
+        32 * 1024, "Maximum bytes of the CommitLog in one message to a slave.", 1024, "bytes", mutable=True
     )
     ha_max_gap_not_in_sync: int = _int(
-        "haMaxGapNotInSync",
-        256 * 1024 * 1024,
-        "A slave with a larger lag is not in sync.",
-        1,
-        "bytes",
-        mutable=True,
+        256 * 1024 * 1024, "A slave with a larger lag is not in sync.", 1, "bytes", mutable=True
     )
-    ha_flow_control_enable: bool = bool_setting(
-        "haFlowControlEnable", False, "Limit each slave to maxHaTransferByteInSecond.", mutable=True
-    )
+    ha_flow_control_enable: bool = bool_setting(False, "Limit each slave to maxHaTransferByteInSecond.", mutable=True)
     max_ha_transfer_byte_in_second: int = _int(
-        "maxHaTransferByteInSecond",
-        100 * 1024 * 1024,
-        "Maximum bytes to one slave per second.",
-        1024,
-        "bytes",
-        mutable=True,
+        100 * 1024 * 1024, "Maximum bytes to one slave per second.", 1024, "bytes", mutable=True
     )
     offset_check_in_slave: bool = bool_setting(
-        "offsetCheckInSlave",
         False,
         "A slave corrects consumers' offsets by its own queues; if false, only the master corrects them.",
         mutable=True,
     )
     slave_timeout: int = _int(
-        "slaveTimeout",
         3000,
         "SYNC_MASTER: a send that waits longer for slaves gets the response FLUSH_SLAVE_TIMEOUT.",
         1,
@@ -78,7 +52,6 @@ class HaConfig(SessionConfig):
         mutable=True,
     )
     in_sync_replicas: int = _int(
-        "inSyncReplicas",
         1,
         "SYNC_MASTER: number of replicas, including the master, that must have a message before SEND_OK; 1 counts "
         "as 2.",
@@ -86,41 +59,26 @@ class HaConfig(SessionConfig):
         mutable=True,
     )
     min_in_sync_replicas: int = _int(
-        "minInSyncReplicas",
-        1,
-        "SYNC_MASTER: with fewer replicas in sync, including the master, sends are refused.",
-        1,
-        mutable=True,
+        1, "SYNC_MASTER: with fewer replicas in sync, including the master, sends are refused.", 1, mutable=True
     )
     enable_auto_in_sync_replicas: bool = bool_setting(
-        "enableAutoInSyncReplicas",
         False,
         "SYNC_MASTER: with fewer replicas in sync than inSyncReplicas, these suffice, down to minInSyncReplicas.",
         mutable=True,
     )
     all_ack_in_sync_state_set: bool = bool_setting(
-        "allAckInSyncStateSet",
-        False,
-        "SYNC_MASTER: all slaves in sync must have a message before SEND_OK.",
-        mutable=True,
+        False, "SYNC_MASTER: all slaves in sync must have a message before SEND_OK.", mutable=True
     )
     ha_max_time_slave_not_catchup: int = _int(
-        "haMaxTimeSlaveNotCatchup",
-        15_000,
-        "A slave that has not caught up for this long is not in sync.",
-        1,
-        "ms",
-        mutable=True,
+        15_000, "A slave that has not caught up for this long is not in sync.", 1, "ms", mutable=True
     )
     async_learner: bool = bool_setting(
-        "asyncLearner",
         False,
         "Controller mode: this broker, as a slave, never joins the sync-state set and never counts for an "
         "acknowledgement.",
     )
     ha_ack_flushed_offset: bool = bool_setting(
-        "haAckFlushedOffset",
         False,
-        "SYNC_MASTER: a slave has a message when it is on the slave's disk, not when the slave received it. A slave "
-        "of RocketMQ does not report this; for it, receipt counts.",
+        "SYNC_MASTER: a slave has a message when it is on the slave's disk, not when the slave received it. A "
+        "slave of RocketMQ does not report this; for it, receipt counts.",
     )

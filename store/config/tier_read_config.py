@@ -4,10 +4,10 @@ Source of names and defaults: RocketMQ 5.3.3, `tieredstore.MessageStoreConfig`. 
 readAheadCacheSizeThresholdRate, a share of Java's heap; keys without a counterpart there say so.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from sprocket.common.config.setting_fields import bool_setting, int_setting
+from sprocket.common.config.setting_fields import bool_setting, int_setting, setting
 
 _MIB = 1024 * 1024
 
@@ -25,31 +25,19 @@ class TieredStorageLevel(StrEnum):
 class TierReadConfig:
     """Settings of a store for messages that it reads from the object store."""
 
-    tiered_storage_level: TieredStorageLevel = field(
-        default=TieredStorageLevel.NOT_IN_DISK,
-        metadata={
-            "key": "tieredStorageLevel",
-            "doc": "Which messages are read from the object store: none (DISABLE), those that are no longer on the "
-            "disk (NOT_IN_DISK), also those that are probably not in memory (NOT_IN_MEM), all that are there (FORCE).",
-            "mutable": True,
-        },
+    tiered_storage_level: TieredStorageLevel = setting(
+        TieredStorageLevel.NOT_IN_DISK,
+        "Which messages are read from the object store: none (DISABLE), those that are no longer on the disk "
+        "(NOT_IN_DISK), also those that are probably not in memory (NOT_IN_MEM), all that are there (FORCE).",
+        mutable=True,
     )
     read_ahead_cache_enable: bool = bool_setting(
-        "readAheadCacheEnable",
-        True,
-        "Load what a group will probably read next from the object store.",
-        mutable=True,
+        True, "Load what a group will probably read next from the object store.", mutable=True
     )
     read_ahead_message_size_threshold: int = int_setting(
-        "readAheadMessageSizeThreshold",
-        16 * _MIB,
-        "How much is loaded from the object store for one group at a time.",
-        _MIB,
-        "bytes",
-        mutable=True,
+        16 * _MIB, "How much is loaded from the object store for one group at a time.", _MIB, "bytes", mutable=True
     )
     tiered_store_read_cache_size: int = int_setting(
-        "tieredStoreReadCacheSize",
         256 * _MIB,
         "Memory for what was read from the object store (RocketMQ has no such key).",
         16 * _MIB,
@@ -57,7 +45,6 @@ class TierReadConfig:
         mutable=True,
     )
     tiered_store_max_reads_per_group: int = int_setting(
-        "tieredStoreMaxReadsPerGroup",
         16,
         "Requests to the object store that one group may have under way (RocketMQ has no such key).",
         1,
@@ -65,10 +52,9 @@ class TierReadConfig:
         mutable=True,
     )
     tiered_store_read_timeout: int = int_setting(
-        "tieredStoreReadTimeout",
         10_000,
-        "A read that the object store has not answered after this time is answered with: try again (RocketMQ has no "
-        "such key).",
+        "A read that the object store has not answered after this time is answered with: try again (RocketMQ has "
+        "no such key).",
         100,
         "ms",
         mutable=True,

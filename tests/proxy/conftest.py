@@ -7,6 +7,7 @@ from dataclasses import fields
 import pytest
 
 from proxy.config import GRPCIO, ProxyConfig
+from sprocket.common.config.setting_fields import key_of
 from sprocket.testing import Broker
 from tests.compat.proxies.proxy_rig import OwnBroker, ProxyProcess
 from tests.proxy.rig import SETTINGS, AnyBroker, Rig, create_topic, running
@@ -33,7 +34,7 @@ def local_proxy(shared_broker: Broker, tmp_path_factory: pytest.TempPathFactory)
     """A proxy in local mode; it has the name server of the shared broker, and a cluster of its own."""
     folder = tmp_path_factory.mktemp("local")
     own = OwnBroker(shared_broker.namesrv, folder / "local", _PROPERTIES)
-    keys = {field.name: field.metadata["key"] for field in fields(ProxyConfig) if field.name in SETTINGS}
+    keys = {field.name: key_of(field) for field in fields(ProxyConfig) if field.name in SETTINGS}
     process = ProxyProcess(own, folder, {keys[name]: str(value) for name, value in SETTINGS.items()})
     yield process.start()
     process.end(signal.SIGTERM)

@@ -2,14 +2,11 @@
 
 A field's metadata declares everything about a key, and the rest derives from it::
 
-    listen_port: int = field(
-        default=10911,
-        metadata={"key": "listenPort", "doc": "Port for clients.", "minimum": 0, "maximum": 65535},
-    )
+    listen_port: int = int_setting(10911, "Port for clients.", 0, maximum=65535)
 
-`key` and `doc` are required.  Optional: `allowed` (a tuple), `minimum`, `maximum`, `unit`, `mutable` (may be
-changed while the server runs; default no), `default_text` (for a default that depends on the machine), `secret`
-(its value is never shown).
+`key` and `doc` are required; an empty `key` follows from the field's name (`setting_fields`).  Optional: `allowed`
+(a tuple), `minimum`, `maximum`, `unit`, `mutable` (may be changed while the server runs; default no), `default_text`
+(for a default that depends on the machine), `secret` (its value is never shown).
 A class may have a method ``check()`` that raises ConfigError for a bad combination of fields.
 
 Values are converted as in RocketMQ, with three differences in the operator's favour.  White space around a value is
@@ -33,6 +30,7 @@ from typing import Any, Protocol, TypeVar
 from sprocket.common.config import properties
 from sprocket.common.config.properties import Entry
 from sprocket.common.config.rocketmq_keys import INTEGER_RANGES, reference_keys
+from sprocket.common.config.setting_fields import key_of
 from sprocket.common.errors import ConfigError
 
 COMMAND_LINE = "command line"
@@ -58,13 +56,10 @@ class Setting:
 
     owner: type[_Declaration]
     field: str
+    key: str
     type: type
     optional: bool
     metadata: Mapping[str, Any]
-
-    @property
-    def key(self) -> str:
-        return str(self.metadata["key"])
 
     @property
     def mutable(self) -> bool:
@@ -111,7 +106,9 @@ def settings_of(declaration: type[_Declaration]) -> tuple[Setting, ...]:
             variants = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
             concrete = [variant for variant in variants if variant is not types.NoneType]
             optional = len(concrete) < len(variants)
-            found.append(Setting(declaration, declared.name, concrete[0], optional, declared.metadata))
+            found.append(
+                Setting(declaration, declared.name, key_of(declared), concrete[0], optional, declared.metadata)
+            )
     return tuple(found)
 
 

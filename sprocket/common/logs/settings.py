@@ -18,32 +18,27 @@ class LogSettings:
     """Where log lines go, in what form, and from which level on."""
 
     log_levels: str = text_setting(
-        "logLevels",
         "",
-        "Levels of components, as in `broker.pop=DEBUG,ha=WARNING`; `root` is all others. "
-        "The empty text means that of `--log-level` for all.",
+        "Levels of components, as in `broker.pop=DEBUG,ha=WARNING`; `root` is all others. The empty text means "
+        "that of `--log-level` for all.",
         mutable=True,
     )
-    log_file: str = text_setting("logFile", "", "File of the log; if empty, the log goes to stderr.")
-    log_file_max_bytes: int = int_setting(
-        "logFileMaxBytes", 128 * _MIB, "The log file is rolled before it gets larger.", minimum=_MIB, unit="bytes"
-    )
+    log_file: str = text_setting("", "File of the log; if empty, the log goes to stderr.")
+    log_file_max_bytes: int = int_setting(128 * _MIB, "The log file is rolled before it gets larger.", _MIB, "bytes")
     log_total_max_bytes: int = int_setting(
-        "logTotalMaxBytes",
         1280 * _MIB,
         "Max size of the log file and its rolled files together; the oldest are deleted.",
-        minimum=2 * _MIB,
-        unit="bytes",
+        2 * _MIB,
+        "bytes",
     )
     log_roll_hours: int = int_setting(
-        "logRollHours",
         24,
         "The log file is rolled when a period of this length ends (24: at midnight UTC); 0 means by size alone.",
-        minimum=0,
-        maximum=8_760,
-        unit="h",
+        0,
+        "h",
+        8_760,
     )
-    log_json: bool = bool_setting("logJson", False, "Write each record as one line of JSON.")
+    log_json: bool = bool_setting(False, "Write each record as one line of JSON.")
 
     def check_log(self) -> None:
         """Raise ConfigError for an invalid text of levels, and for limits that contradict each other."""

@@ -11,12 +11,13 @@ turn verification on.  RocketMQ keeps the test mode on and verifies nothing unle
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from sprocket.common.config.configuration import convert, settings_of
 from sprocket.common.config.properties import Entry
+from sprocket.common.config.setting_fields import bool_setting, setting
 from sprocket.common.errors import ConfigError
 
 DISABLED: Final = "disabled"
@@ -33,103 +34,78 @@ TLS_VARIABLE: Final = "SPROCKET_TLS"
 _NOT_IN_FILE: Final = frozenset({"tls.server.mode", "tls.enable", "tls.config.file"})
 # Where RocketMQ's scripts take system properties from.
 _JAVA_OPTIONS: Final = ("JAVA_OPT", "JAVA_OPT_EXT")
-
-
-def _about(key: str, doc: str, default_text: str | None = None) -> dict[str, object]:
-    """Return a field's metadata."""
-    about: dict[str, object] = {"key": key, "doc": doc}
-    return about if default_text is None else about | {"default_text": default_text}
-
-
-def _password(key: str) -> dict[str, object]:
-    return {"key": key, "doc": "Of that key, if it is encrypted.", "secret": True}
+_PASSWORD: Final = "Of that key, if it is encrypted."
 
 
 @dataclass(frozen=True)
 class TlsSettings:
     """The keys of TLS."""
 
-    server_mode: str = field(
-        default=PERMISSIVE,
-        metadata={
-            "key": "tls.server.mode",
-            "doc": "What connections may be: disabled, plain; permissive, plain or TLS; enforcing, TLS.",
-            "allowed": (DISABLED, PERMISSIVE, ENFORCING),
-        },
+    server_mode: str = setting(
+        PERMISSIVE,
+        "What connections may be: disabled, plain; permissive, plain or TLS; enforcing, TLS.",
+        allowed=(DISABLED, PERMISSIVE, ENFORCING),
+        key="tls.server.mode",
     )
-    enable: bool | None = field(
-        default=None,
-        metadata=_about(
-            "tls.enable", "Use TLS for the connections to others.", "of servers whether tls.server.mode is enforcing"
-        ),
+    enable: bool | None = setting(
+        None,
+        "Use TLS for the connections to others.",
+        default_text="of servers whether tls.server.mode is enforcing",
+        key="tls.enable",
     )
-    config_file: Path | None = field(
-        default=CONFIG_FILE,
-        metadata={
-            "key": "tls.config.file",
-            "doc": "File with the keys of TLS but for tls.server.mode and tls.enable; what it says wins.",
-        },
+    config_file: Path | None = setting(
+        CONFIG_FILE,
+        "File with the keys of TLS but for tls.server.mode and tls.enable; what it says wins.",
+        key="tls.config.file",
     )
-    test_mode_enable: bool | None = field(
-        default=None,
-        metadata=_about(
-            "tls.test.mode.enable",
-            "Show a certificate made for this run, and check none: proof against listeners alone.",
-            "`true` unless a key below is set",
-        ),
+    test_mode_enable: bool | None = setting(
+        None,
+        "Show a certificate made for this run, and check none: proof against listeners alone.",
+        default_text="`true` unless a key below is set",
+        key="tls.test.mode.enable",
     )
-    server_need_client_auth: str = field(
-        default=NONE,
-        metadata={
-            "key": "tls.server.need.client.auth",
-            "doc": "Whether clients show a certificate.",
-            "allowed": (NONE, OPTIONAL, REQUIRE),
-        },
+    server_need_client_auth: str = setting(
+        NONE,
+        "Whether clients show a certificate.",
+        allowed=(NONE, OPTIONAL, REQUIRE),
+        key="tls.server.need.client.auth",
     )
-    server_key_path: Path | None = field(
-        default=None, metadata=_about("tls.server.keyPath", "The server's private key, PEM (PKCS#8 as RocketMQ).")
+    server_key_path: Path | None = setting(
+        None, "The server's private key, PEM (PKCS#8 as RocketMQ).", key="tls.server.keyPath"
     )
-    server_key_password: str = field(default="", repr=False, metadata=_password("tls.server.keyPassword"))
-    server_cert_path: Path | None = field(
-        default=None, metadata=_about("tls.server.certPath", "The server's certificate and its chain, PEM.")
+    server_key_password: str = setting("", _PASSWORD, secret=True, key="tls.server.keyPassword")
+    server_cert_path: Path | None = setting(
+        None, "The server's certificate and its chain, PEM.", key="tls.server.certPath"
     )
-    server_auth_client: bool | None = field(
-        default=None,
-        metadata=_about(
-            "tls.server.authClient", "Check the certificates of clients.", "`true` with tls.server.trustCertPath"
-        ),
+    server_auth_client: bool | None = setting(
+        None,
+        "Check the certificates of clients.",
+        default_text="`true` with tls.server.trustCertPath",
+        key="tls.server.authClient",
     )
-    server_trust_cert_path: Path | None = field(
-        default=None,
-        metadata=_about(
-            "tls.server.trustCertPath", "Certificates of the authorities that clients' are checked with, PEM."
-        ),
+    server_trust_cert_path: Path | None = setting(
+        None, "Certificates of the authorities that clients' are checked with, PEM.", key="tls.server.trustCertPath"
     )
-    client_key_path: Path | None = field(
-        default=None, metadata=_about("tls.client.keyPath", "The client's private key, PEM (PKCS#8 as RocketMQ).")
+    client_key_path: Path | None = setting(
+        None, "The client's private key, PEM (PKCS#8 as RocketMQ).", key="tls.client.keyPath"
     )
-    client_key_password: str = field(default="", repr=False, metadata=_password("tls.client.keyPassword"))
-    client_cert_path: Path | None = field(
-        default=None, metadata=_about("tls.client.certPath", "The client's certificate and its chain, PEM.")
+    client_key_password: str = setting("", _PASSWORD, secret=True, key="tls.client.keyPassword")
+    client_cert_path: Path | None = setting(
+        None, "The client's certificate and its chain, PEM.", key="tls.client.certPath"
     )
-    client_auth_server: bool | None = field(
-        default=None,
-        metadata=_about(
-            "tls.client.authServer", "Check the certificates of servers.", "`true` with tls.client.trustCertPath"
-        ),
+    client_auth_server: bool | None = setting(
+        None,
+        "Check the certificates of servers.",
+        default_text="`true` with tls.client.trustCertPath",
+        key="tls.client.authServer",
     )
-    client_trust_cert_path: Path | None = field(
-        default=None,
-        metadata=_about(
-            "tls.client.trustCertPath", "Certificates of the authorities that servers' are checked with, PEM."
-        ),
+    client_trust_cert_path: Path | None = setting(
+        None, "Certificates of the authorities that servers' are checked with, PEM.", key="tls.client.trustCertPath"
     )
-    client_check_host: bool = field(
-        default=True,
-        metadata={
-            "key": "tls.client.checkHostName",
-            "doc": "Where servers are checked: their certificates name the host that was asked for. Not RocketMQ's.",
-        },
+    client_check_host: bool = bool_setting(
+        True,
+        "Where servers are checked: their certificates name the host that was asked for. Not RocketMQ's.",
+        key="tls.client.checkHostName",
     )
 
     @classmethod
