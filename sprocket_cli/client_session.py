@@ -32,6 +32,11 @@ namesrv_option = click.option(
 )
 
 
+def admin_command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
+    """Declare a command that asks name servers: its function gets those of -n as `namesrv`."""
+    return lambda function: click.command(name, context_settings=HELP)(namesrv_option(function))
+
+
 def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
     from sprocket.remoting.message.namespaces import namespace_problem
 
@@ -175,6 +180,12 @@ def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]"
 
 
 def print_json(value: object) -> None:
-    """Print `value` as JSON: on one line in a pipe, indented on a terminal."""
+    """Print `value`, which may hold structs, as JSON: on one line in a pipe, indented on a terminal."""
     indent = 2 if os.isatty(1) else None
-    click.echo(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
+    click.echo(json.dumps(value, indent=indent, ensure_ascii=False, default=_plain))
+
+
+def _plain(value: object) -> object:
+    from msgspec import Struct, to_builtins
+
+    return to_builtins(value) if isinstance(value, Struct) else str(value)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from sprocket_cli.client_session import HELP, json_option, namesrv_option, parse_property, print_json, with_admin
 from sprocket_cli.columns import fitted
@@ -75,7 +74,7 @@ def list_schedules(cluster: str | None, namesrv: str | None, as_json: bool) -> N
 
     found: list[ScheduleState] = _ask(namesrv, lambda schedules: schedules.list(cluster))
     if as_json:
-        print_json(msgspec.to_builtins(found))
+        print_json(found)
         return
     head = ("schedule", "topic", "rule", "broker", "next", "last", "fired", "state")
     rows = [
@@ -98,7 +97,7 @@ def show(name: str, topic: str, namesrv: str | None, as_json: bool) -> None:
 
     found: ScheduleState = _ask(namesrv, lambda schedules: schedules.get(name, topic))
     if as_json:
-        print_json(msgspec.to_builtins(found))
+        print_json(found)
         return
     one = found.schedule
     for label, value in (

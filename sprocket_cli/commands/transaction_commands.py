@@ -18,8 +18,6 @@ def transaction() -> None:
 @json_option
 def list_transactions(namesrv: str | None, topic_name: str | None, group: str | None, as_json: bool) -> None:
     """List the open transactions of every broker, oldest first."""
-    from msgspec import to_builtins
-
     from sprocket.client.admin.transaction_lookup import open_transactions
 
     found = [
@@ -29,7 +27,7 @@ def list_transactions(namesrv: str | None, topic_name: str | None, group: str | 
     ]
     found.sort(key=lambda each: each.born_timestamp)
     if as_json:
-        print_json([to_builtins(each) for each in found])
+        print_json(found)
         return
     head = ("broker", "topic", "queue", "group", "messageId", "halfOffset", "checks", "born")
     rows = [

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from sprocket_cli.client_session import (
-    HELP,
     SERVER_ADDRESS,
     CommandFailed,
+    admin_command,
     json_option,
-    namesrv_option,
     print_json,
     with_admin,
 )
@@ -56,8 +55,7 @@ def _parts(text: str | None) -> tuple[str, ...]:
 # Users
 
 
-@click.command("createUser", context_settings=HELP)
-@namesrv_option
+@admin_command("createUser")
 @target_options()
 @click.option("-u", "--username", required=True, help="Name of the user.")
 @click.option("-p", "--password", required=True, help="The key that signs its requests.")
@@ -70,8 +68,7 @@ def create_user(namesrv: str | None, target: Target, username: str, password: st
     _change(namesrv, target, lambda admin, address: admin.create_user(address, user), "create user to")
 
 
-@click.command("updateUser", context_settings=HELP)
-@namesrv_option
+@admin_command("updateUser")
 @target_options()
 @click.option("-u", "--username", required=True, help="Name of the user.")
 @click.option("-p", "--password", help="New password.")
@@ -95,8 +92,7 @@ def update_user(
     _change(namesrv, target, lambda admin, address: admin.update_user(address, user), "update user to")
 
 
-@click.command("deleteUser", context_settings=HELP)
-@namesrv_option
+@admin_command("deleteUser")
 @target_options()
 @click.option("-u", "--username", required=True, help="Name of the user.")
 def delete_user(namesrv: str | None, target: Target, username: str) -> None:
@@ -108,8 +104,7 @@ def delete_user(namesrv: str | None, target: Target, username: str) -> None:
 _show_password = click.option("--showPassword", "show", is_flag=True, help="Show passwords (super users only).")
 
 
-@click.command("getUser", context_settings=HELP)
-@namesrv_option
+@admin_command("getUser")
 @target_options()
 @click.option("-u", "--username", required=True, help="Name of the user.")
 @_show_password
@@ -121,8 +116,7 @@ def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_
     _print_users([user for user in answers.values() if user is not None][:1], show, as_json)
 
 
-@click.command("listUser", context_settings=HELP)
-@namesrv_option
+@admin_command("listUser")
 @target_options()
 @click.option("-f", "--filter", "filter_", help="Only users whose names contain this.")
 @_show_password
@@ -151,8 +145,7 @@ def _print_users(users: "Sequence[UserInfo]", show: bool, as_json: bool) -> None
         click.echo(_USER % tuple(_java(cell) for cell in row))
 
 
-@click.command("copyUser", context_settings=HELP)
-@namesrv_option
+@admin_command("copyUser")
 @click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="Broker to copy from.")
 @click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="Broker to copy to.")
 @click.option("-u", "--usernames", help="Only these, separated by commas.")
@@ -181,8 +174,7 @@ def _put_acl(namesrv: str | None, target: Target, is_new: bool, *written: str | 
     _change(namesrv, target, put, f"{'create' if is_new else 'update'} acl to")
 
 
-@click.command("createAcl", context_settings=HELP)
-@namesrv_option
+@admin_command("createAcl")
 @target_options()
 @_acl_options
 def create_acl(
@@ -193,8 +185,7 @@ def create_acl(
     _put_acl(namesrv, target, True, subject, resources, actions, source_ips, decision)
 
 
-@click.command("updateAcl", context_settings=HELP)
-@namesrv_option
+@admin_command("updateAcl")
 @target_options()
 @_acl_options
 def update_acl(
@@ -205,8 +196,7 @@ def update_acl(
     _put_acl(namesrv, target, False, subject, resources, actions, source_ips, decision)
 
 
-@click.command("deleteAcl", context_settings=HELP)
-@namesrv_option
+@admin_command("deleteAcl")
 @target_options()
 @click.option("-s", "--subject", required=True, help="Subject of the policy, as User:name.")
 @click.option("-r", "--resources", "resource", help="Only for this resource; without it, for all.")
@@ -216,8 +206,7 @@ def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str 
     _change(namesrv, target, lambda admin, address: admin.delete_acl(address, whose, what), "delete acl to")
 
 
-@click.command("getAcl", context_settings=HELP)
-@namesrv_option
+@admin_command("getAcl")
 @target_options()
 @click.option("-s", "--subject", required=True, help="Subject of the policy, as User:name.")
 @json_option
@@ -227,8 +216,7 @@ def get_acl(namesrv: str | None, target: Target, subject: str, as_json: bool) ->
     _print_acls([acl for acl in answers.values() if acl is not None], as_json)
 
 
-@click.command("listAcl", context_settings=HELP)
-@namesrv_option
+@admin_command("listAcl")
 @target_options()
 @click.option("-s", "--subject", help="Only subjects that contain this.")
 @click.option("-r", "--resource", help="Only resources that contain this.")
@@ -244,9 +232,7 @@ def list_acl(
 
 def _print_acls(acls: "Sequence[AclInfo]", as_json: bool) -> None:
     if as_json:
-        import msgspec
-
-        print_json(msgspec.to_builtins(list(acls)))
+        print_json(list(acls))
         return
     if acls:
         click.echo(_ACL % ("#Subject", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision"))
@@ -259,8 +245,7 @@ def _print_acls(acls: "Sequence[AclInfo]", as_json: bool) -> None:
                 click.echo(_ACL % (acl.subject, *(_java(cell) for cell in cells)))
 
 
-@click.command("copyAcl", context_settings=HELP)
-@namesrv_option
+@admin_command("copyAcl")
 @click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="Broker to copy from.")
 @click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="Broker to copy to.")
 @click.option("-s", "--subjects", help="Only policies of these subjects, separated by commas.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
 from sprocket_cli.mqadmin.options import Target, interval_option, repeat, target_options
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ async def members(admin: "AdminClient", cluster: str | None) -> list[Member]:
     return found
 
 
-@click.command("clusterList", context_settings=HELP)
-@namesrv_option
+@admin_command("clusterList")
 @click.option("-m", "--moreStats", "more", is_flag=True, help="Show messages in and out, yesterday and today.")
 @interval_option
 @click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
@@ -148,8 +147,7 @@ def _number(table: Mapping[str, str], key: str) -> float:
         return 0.0
 
 
-@click.command("brokerStatus", context_settings=HELP)
-@namesrv_option
+@admin_command("brokerStatus")
 @target_options()
 @json_option
 def broker_status(namesrv: str | None, target: Target, as_json: bool) -> None:

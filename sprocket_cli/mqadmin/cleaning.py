@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, namesrv_option, with_admin
+from sprocket_cli.client_session import admin_command, with_admin
 from sprocket_cli.mqadmin.options import Target, target_options
 
 if TYPE_CHECKING:
@@ -42,24 +42,21 @@ def _run(namesrv: str | None, target: Target, request: Request) -> None:
     click.echo("success" if asked else "false")
 
 
-@click.command("cleanExpiredCQ", context_settings=HELP)
-@namesrv_option
+@admin_command("cleanExpiredCQ")
 @_target_options
 def clean_expired_cq(namesrv: str | None, target: Target) -> None:
     """Remove the ConsumeQueues whose messages have all expired."""
     _run(namesrv, target, lambda admin, address: admin.clean_expired_queues(address))
 
 
-@click.command("deleteExpiredCommitLog", context_settings=HELP)
-@namesrv_option
+@admin_command("deleteExpiredCommitLog")
 @_target_options
 def delete_expired_commit_log(namesrv: str | None, target: Target) -> None:
     """Remove expired CommitLog files now, whatever the hour."""
     _run(namesrv, target, lambda admin, address: admin.delete_expired_commit_log(address))
 
 
-@click.command("cleanUnusedTopic", context_settings=HELP)
-@namesrv_option
+@admin_command("cleanUnusedTopic")
 @_target_options
 def clean_unused_topic(namesrv: str | None, target: Target) -> None:
     """Remove the ConsumeQueues of topics that the broker does not know."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, namesrv_option, with_admin
+from sprocket_cli.client_session import admin_command, with_admin
 from sprocket_cli.columns import seconds_text
 from sprocket_cli.mqadmin.options import NO_MASTER, Target, target_options
 
@@ -41,8 +41,7 @@ async def _from_masters(admin: "AdminClient", target: Target, request: Request) 
     return [await request(admin, address) for address in await target.addresses(admin, masters_only=True)]
 
 
-@click.command("setCommitLogReadAheadMode", context_settings=HELP)
-@namesrv_option
+@admin_command("setCommitLogReadAheadMode")
 @target_options()
 @click.option(
     "-m", "--commitLogReadAheadMode", "mode", required=True, type=click.Choice(["0", "1"]),
@@ -58,8 +57,7 @@ def set_read_ahead_mode(namesrv: str | None, target: Target, mode: str) -> None:
         click.echo(line)
 
 
-@click.command("getColdDataFlowCtrInfo", context_settings=HELP)
-@namesrv_option
+@admin_command("getColdDataFlowCtrInfo")
 @target_options()
 def get_cold_flow_info(namesrv: str | None, target: Target) -> None:
     """Show which groups read old messages, how much, and their thresholds."""
@@ -76,8 +74,7 @@ def get_cold_flow_info(namesrv: str | None, target: Target) -> None:
         click.echo(line)
 
 
-@click.command("updateColdDataFlowCtrGroupConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("updateColdDataFlowCtrGroupConfig")
 @target_options("Every master of this cluster.")
 @_group_option
 @click.option(
@@ -94,8 +91,7 @@ def update_cold_flow_group(namesrv: str | None, target: Target, group: str, thre
         click.echo(line)
 
 
-@click.command("removeColdDataFlowCtrGroupConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("removeColdDataFlowCtrGroupConfig")
 @target_options("Every master of this cluster.")
 @_group_option
 def remove_cold_flow_group(namesrv: str | None, target: Target, group: str) -> None:

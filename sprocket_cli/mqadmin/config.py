@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, name_servers, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import admin_command, json_option, name_servers, print_json, with_admin
 from sprocket_cli.mqadmin.options import NO_MASTER, Target, target_options
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ key_option = click.option("-k", "--key", required=True, help="Key of the configu
 value_option = click.option("-v", "--value", required=True, help="New value.")
 
 
-@click.command("updateBrokerConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("updateBrokerConfig")
 @target_options("Every master of this cluster.")
 @click.option("-a", "--updateAllBroker", "with_slaves", type=bool, default=False, help="With -c: slaves, too.")
 @key_option
@@ -37,8 +36,7 @@ def update_broker_config(namesrv: str | None, target: Target, with_slaves: bool,
     with_admin(namesrv, update)
 
 
-@click.command("getBrokerConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("getBrokerConfig")
 @target_options()
 @json_option
 def broker_config(namesrv: str | None, target: Target, as_json: bool) -> None:
@@ -74,8 +72,7 @@ def _show(table: Mapping[str, str]) -> None:
         click.echo(_ENTRY % (key, value))
 
 
-@click.command("getNamesrvConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("getNamesrvConfig")
 @json_option
 def namesrv_config(namesrv: str | None, as_json: bool) -> None:
     """Show the configuration of each name server."""
@@ -88,8 +85,7 @@ def namesrv_config(namesrv: str | None, as_json: bool) -> None:
         _show(table)
 
 
-@click.command("updateNamesrvConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("updateNamesrvConfig")
 @key_option
 @value_option
 def update_namesrv_config(namesrv: str | None, key: str, value: str) -> None:

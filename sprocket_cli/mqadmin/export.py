@@ -8,7 +8,7 @@ import click
 
 from sprocket.common.clock import SystemClock
 from sprocket.remoting.version_names import version_text
-from sprocket_cli.client_session import HELP, WrongUsage, namesrv_option, with_admin
+from sprocket_cli.client_session import WrongUsage, admin_command, with_admin
 from sprocket_cli.mqadmin.files import export_option, write_export
 from sprocket_cli.mqadmin.options import Target, target_options
 
@@ -33,8 +33,7 @@ _PUT_NUMS: Final = "TOPIC_PUT_NUMS"
 cluster_option = click.option("-c", "--clusterName", "cluster", required=True, help="Cluster to export.")
 
 
-@click.command("exportMetadata", context_settings=HELP)
-@namesrv_option
+@admin_command("exportMetadata")
 @target_options("Every master of this cluster; with neither -t nor -g both tables.", broker_help="With -t or -g.")
 @export_option
 @click.option("-t", "--topic", "only_topics", is_flag=True, help="Only topics, as topic.json.")
@@ -93,8 +92,7 @@ async def _all_groups(admin: "AdminClient", addresses: list[str]) -> "dict[str, 
     return dict(sorted(merged.items()))
 
 
-@click.command("exportConfigs", context_settings=HELP)
-@namesrv_option
+@admin_command("exportConfigs")
 @cluster_option
 @export_option
 def export_configs(namesrv: str | None, cluster: str, folder: Path) -> None:
@@ -117,8 +115,7 @@ def export_configs(namesrv: str | None, cluster: str, folder: Path) -> None:
     write_export(folder, "configs.json", with_admin(namesrv, read))
 
 
-@click.command("exportMetrics", context_settings=HELP)
-@namesrv_option
+@admin_command("exportMetrics")
 @cluster_option
 @export_option
 def export_metrics(namesrv: str | None, cluster: str, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import millis_text
 from sprocket_cli.mqadmin.options import Target, target_options
 
@@ -55,15 +55,13 @@ def _ask_all(
     """Ask each broker that `find` names, print what `show` makes of the outcomes, and fail if one failed."""
 
     async def session(admin: "AdminClient") -> None:
-        from msgspec import to_builtins
-
         from sprocket.client.admin.admin_client import AdminDenied, AdminError
         from sprocket.client.admin.at_once import AtOnce, answered, failures
 
         brokers = await find(admin)
         outcomes = await AtOnce(_MAX_REQUESTS).each(brokers, lambda name: ask(admin, brokers[name]))
         if as_json:
-            print_json({name: to_builtins(body) for name, body in answered(outcomes).items()})
+            print_json(answered(outcomes))
         else:
             for line in show(outcomes):
                 click.echo(line)
@@ -110,8 +108,7 @@ def _java_list(words: Iterable[str]) -> str:
     return f"[{', '.join(words)}]"
 
 
-@click.command("getBrokerLiteInfo", context_settings=HELP)
-@namesrv_option
+@admin_command("getBrokerLiteInfo")
 @target_options("Every master of this cluster.", cluster_flag="--cluster")
 @click.option("-d", "--showDetail", "detail", is_flag=True, help="Show parent topics and their groups, too.")
 @json_option
@@ -142,8 +139,7 @@ def get_broker_lite_info(namesrv: str | None, target: Target, detail: bool, as_j
     _ask_all(namesrv, find, lambda admin, address: admin.broker_lite_info(address), show, as_json=as_json)
 
 
-@click.command("getParentTopicInfo", context_settings=HELP)
-@namesrv_option
+@admin_command("getParentTopicInfo")
 @_parent_option
 @json_option
 def get_parent_topic_info(namesrv: str | None, parent: str, as_json: bool) -> None:
@@ -163,8 +159,7 @@ def get_parent_topic_info(namesrv: str | None, parent: str, as_json: bool) -> No
     )
 
 
-@click.command("getLiteTopicInfo", context_settings=HELP)
-@namesrv_option
+@admin_command("getLiteTopicInfo")
 @_parent_option
 @click.option("-l", "--liteTopic", "lite_topic", required=True, help="Lite topic name.")
 @click.option("-s", "--showClientId", "with_clients", is_flag=True, help="Show all client ids.")
@@ -195,8 +190,7 @@ def get_lite_topic_info(namesrv: str | None, parent: str, lite_topic: str, with_
     )  # fmt: skip
 
 
-@click.command("getLiteClientInfo", context_settings=HELP)
-@namesrv_option
+@admin_command("getLiteClientInfo")
 @_parent_option
 @_group_option
 @click.option("-c", "--clientId", "client_id", required=True, help="Client id.")
@@ -227,8 +221,7 @@ def get_lite_client_info(
     )  # fmt: skip
 
 
-@click.command("getLiteGroupInfo", context_settings=HELP)
-@namesrv_option
+@admin_command("getLiteGroupInfo")
 @_parent_option
 @_group_option
 @click.option("-l", "--liteTopic", "lite_topic", help="Only this lite topic, with its offsets.")
@@ -292,8 +285,7 @@ def _table(lags: "Iterable[LiteLagInfo]") -> Iterator[str]:
         yield _LAG % (number, lag.lite_topic, lag.lag_count, _time(lag.earliest_unconsumed_timestamp))
 
 
-@click.command("triggerLiteDispatch", context_settings=HELP)
-@namesrv_option
+@admin_command("triggerLiteDispatch")
 @_parent_option
 @_group_option
 @click.option("-c", "--clientId", "client_id", help="Only this client.")

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import (
-    HELP,
-    CommandFailed,
-    WrongUsage,
-    json_option,
-    namesrv_option,
-    print_json,
-    with_admin,
-)
+from sprocket_cli.client_session import CommandFailed, WrongUsage, admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import millis_text
 from sprocket_cli.mqadmin.message_text import decoded, message_line, properties_text, shown_id
 from sprocket_cli.mqadmin.options import route_option, topic_option
@@ -137,8 +129,7 @@ def _write_body(message: "ReceivedMessage", number: int) -> str:
     return str(path)
 
 
-@click.command("queryMsgById", context_settings=HELP)
-@namesrv_option
+@admin_command("queryMsgById")
 @topic_option
 @click.option("-i", "--msgId", "message_ids", required=True, help="Message ids, separated by commas.")
 @route_option
@@ -172,8 +163,7 @@ def query_by_id(
         raise CommandFailed("Message not found!")
 
 
-@click.command("queryMsgByKey", context_settings=HELP)
-@namesrv_option
+@admin_command("queryMsgByKey")
 @topic_option
 @click.option("-k", "--msgKey", "key", required=True, help="Message key.")
 @click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored at this time, ms, or later.")
@@ -216,8 +206,7 @@ def query_by_key(
         click.echo(_KEY_ROW % (shown_id(message), message.queue.queue_id, message.queue_offset))
 
 
-@click.command("queryMsgByUniqueKey", context_settings=HELP)
-@namesrv_option
+@admin_command("queryMsgByUniqueKey")
 @topic_option
 @click.option("-i", "--msgId", "message_id", required=True, help="Message id that the producer set.")
 @click.option("-a", "--showAll", "show_all", is_flag=True, help="All messages with this id, at most 32.")
@@ -245,8 +234,7 @@ def query_by_unique_key(
         show_message(message, tracks, number=number, with_id=False)
 
 
-@click.command("queryMsgByOffset", context_settings=HELP)
-@namesrv_option
+@admin_command("queryMsgByOffset")
 @topic_option
 @click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
 @click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
@@ -304,8 +292,7 @@ def parse_time(text: str | None) -> int | None:
         raise WrongUsage(f"time {text!r}: allowed are milliseconds and yyyy-MM-dd#HH:mm:ss:SSS") from None
 
 
-@click.command("printMsg", context_settings=HELP)
-@namesrv_option
+@admin_command("printMsg")
 @topic_option
 @click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset of bodies.")
 @click.option("-s", "--subExpression", "tags", default="*", help="Tags: 'TagA || TagB'.")
@@ -349,8 +336,7 @@ def print_messages(
     with_admin(namesrv, show)
 
 
-@click.command("printMsgByQueue", context_settings=HELP)
-@namesrv_option
+@admin_command("printMsgByQueue")
 @topic_option
 @click.option("-a", "--brokerName", "broker_name", required=True, help="Broker name.")
 @click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import HELP, CommandFailed, name_servers, namesrv_option, with_admin
+from sprocket_cli.client_session import CommandFailed, admin_command, name_servers, with_admin
 from sprocket_cli.mqadmin.consumer.running_info_text import stuck, subscribe_alike
 from sprocket_cli.mqadmin.options import repeat
 
@@ -42,8 +42,7 @@ class Backlog(NamedTuple):
         )
 
 
-@click.command("startMonitoring", context_settings=HELP)
-@namesrv_option
+@admin_command("startMonitoring")
 def start_monitoring(namesrv: str | None) -> None:
     """Show the backlog and the problems of all connected consumer groups, every minute until Ctrl-C.
 

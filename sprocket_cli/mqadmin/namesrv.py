@@ -4,15 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import (
-    HELP,
-    CommandFailed,
-    WrongUsage,
-    json_option,
-    namesrv_option,
-    print_json,
-    with_admin,
-)
+from sprocket_cli.client_session import CommandFailed, WrongUsage, admin_command, json_option, print_json, with_admin
 from sprocket_cli.mqadmin.options import topic_option
 
 if TYPE_CHECKING:
@@ -23,8 +15,7 @@ key_option = click.option("-k", "--key", required=True, help="Key.")
 broker_name_option = click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
 
 
-@click.command("updateKvConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("updateKvConfig")
 @namespace_option
 @key_option
 @click.option("-v", "--value", required=True, help="Value.")
@@ -34,8 +25,7 @@ def update_kv_config(namesrv: str | None, namespace: str, key: str, value: str) 
     click.echo("create or update kv config to namespace success.")
 
 
-@click.command("deleteKvConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("deleteKvConfig")
 @namespace_option
 @key_option
 def delete_kv_config(namesrv: str | None, namespace: str, key: str) -> None:
@@ -44,8 +34,7 @@ def delete_kv_config(namesrv: str | None, namespace: str, key: str) -> None:
     click.echo("delete kv config from namespace success.")
 
 
-@click.command("wipeWritePerm", context_settings=HELP)
-@namesrv_option
+@admin_command("wipeWritePerm")
 @broker_name_option
 @json_option
 def wipe_write_perm(namesrv: str | None, broker_name: str, as_json: bool) -> None:
@@ -55,8 +44,7 @@ def wipe_write_perm(namesrv: str | None, broker_name: str, as_json: bool) -> Non
     _show_changed("wipe", broker_name, outcomes, as_json)
 
 
-@click.command("addWritePerm", context_settings=HELP)
-@namesrv_option
+@admin_command("addWritePerm")
 @broker_name_option
 @json_option
 def add_write_perm(namesrv: str | None, broker_name: str, as_json: bool) -> None:
@@ -78,8 +66,7 @@ def _show_changed(verb: str, broker_name: str, outcomes: "dict[str, int | AdminE
         raise CommandFailed("; ".join(failed))
 
 
-@click.command("updateOrderConf", context_settings=HELP)
-@namesrv_option
+@admin_command("updateOrderConf")
 @topic_option
 @click.option("-v", "--orderConf", "order_conf", default="", help="Queues of each broker: broker-a:8;broker-b:8.")
 @click.option("-m", "--method", required=True, type=click.Choice(["put", "get", "delete"]), help="What to do.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import millis_text
 from sprocket_cli.mqadmin.options import Target, interval_option, repeat, target_options
 
@@ -25,8 +25,7 @@ _SLAVE_NAMES: Final = (
 )
 
 
-@click.command("haStatus", context_settings=HELP)
-@namesrv_option
+@admin_command("haStatus")
 @target_options("Every master of this cluster.")
 @interval_option
 @json_option
@@ -36,9 +35,7 @@ def ha_status(namesrv: str | None, target: Target, interval_s: float | None, as_
     def show() -> None:
         found = with_admin(namesrv, lambda admin: _statuses(admin, target))
         if as_json:
-            import msgspec
-
-            print_json({address: msgspec.to_builtins(status) for address, status in found.items()})
+            print_json(found)
             return
         for address, status in found.items():
             for line in ha_lines(address, status):
@@ -76,8 +73,7 @@ def ha_lines(address: str, status: "HARuntimeInfo") -> Iterator[str]:
         yield _SLAVE % (slave.addr, slave.slave_ack_offset, slave.diff, speed, state, slave.transfer_from_where)
 
 
-@click.command("resetMasterFlushOffset", context_settings=HELP)
-@namesrv_option
+@admin_command("resetMasterFlushOffset")
 @click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, required=True, help="Address of the slave.")
 @click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Flushed offset of the master.")
 def reset_master_flush_offset(namesrv: str | None, broker: str, offset: int) -> None:

@@ -11,13 +11,12 @@ import click
 
 from sprocket.common.clock import SystemClock
 from sprocket_cli.client_session import (
-    HELP,
     CommandFailed,
     WrongUsage,
+    admin_command,
     client_settings,
     json_option,
     name_servers,
-    namesrv_option,
     print_json,
     run,
     with_admin,
@@ -39,8 +38,7 @@ _CLUSTER_RT: Final = "%-24s  %-24s  %-8s  %-16s  %-16s"
 _STATUS_GROUP: Final = "PID_SMSC"
 
 
-@click.command("sendMessage", context_settings=HELP)
-@namesrv_option
+@admin_command("sendMessage")
 @topic_option
 @click.option("-p", "--body", required=True, help="Body, as UTF-8.")
 @click.option("-k", "--key", "keys", default="", help="Keys, separated by spaces.")
@@ -103,8 +101,7 @@ def _producer_group() -> str:
     return str(_CLOCK.wall_ms())
 
 
-@click.command("checkMsgSendRT", context_settings=HELP)
-@namesrv_option
+@admin_command("checkMsgSendRT")
 @topic_option
 @click.option("-a", "--amount", type=click.IntRange(2), default=100, help="Number of messages.")
 @click.option("-s", "--size", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
@@ -137,8 +134,7 @@ async def _check_send_rt(servers: list[str], topic: str, amount: int, body: byte
     click.echo(f"Avg RT: {elapsed_ms / (amount - 1):.2f}")
 
 
-@click.command("sendMsgStatus", context_settings=HELP)
-@namesrv_option
+@admin_command("sendMsgStatus")
 @click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name: its topic of that name.")
 @click.option("-s", "--messageSize", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
 @click.option("-c", "--count", type=click.IntRange(1), default=50, help="Number of messages.")
@@ -173,8 +169,7 @@ def send_result_text(result: "SendResult") -> str:
     )
 
 
-@click.command("clusterRT", context_settings=HELP)
-@namesrv_option
+@admin_command("clusterRT")
 @click.option("-a", "--amount", type=click.IntRange(2), default=100, help="Messages for each broker and round.")
 @click.option("-s", "--size", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
 @click.option("-c", "--cluster", help="Only this cluster.")
@@ -229,8 +224,7 @@ async def _mean_send_rt(servers: list[str], topic: str, amount: int, body: bytes
     return elapsed_s * 1000 / (amount - 1), sent
 
 
-@click.command("consumeMessage", context_settings=HELP)
-@namesrv_option
+@admin_command("consumeMessage")
 @topic_option
 @click.option("-b", "--brokerName", "broker_name", help="Only this broker.")
 @click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), help="Only this queue; with -b.")

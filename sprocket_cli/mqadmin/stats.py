@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from sprocket_cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import seconds_text
 from sprocket_cli.mqadmin.options import topic_option
 
@@ -35,8 +35,7 @@ class TopicLine(NamedTuple):
     out_24_hours: int
 
 
-@click.command("statsAll", context_settings=HELP)
-@namesrv_option
+@admin_command("statsAll")
 @click.option("-a", "--activeTopic", "only_active", is_flag=True, help="Only topics with messages in or out.")
 @click.option("-t", "--topic", help="Only this topic.")
 @json_option
@@ -116,8 +115,7 @@ def day_sum(stats: "BrokerStatsData") -> int:
     return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
 
 
-@click.command("brokerConsumeStats", context_settings=HELP)
-@namesrv_option
+@admin_command("brokerConsumeStats")
 @click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, required=True, help="Address of the broker.")
 @click.option("-t", "--timeoutMillis", "timeout_ms", type=click.IntRange(1), default=50_000, help="Time limit, ms.")
 @click.option("-l", "--level", type=int, default=0, help="Only queues with at least this many unread messages.")
@@ -162,8 +160,7 @@ def _queue_rows(found: "ConsumeStatsList[str]") -> Iterator[tuple[str, str, str,
                     )  # fmt: skip
 
 
-@click.command("queryCq", context_settings=HELP)
-@namesrv_option
+@admin_command("queryCq")
 @topic_option
 @click.option("-q", "--queue", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
 @click.option("-i", "--index", type=int, required=True, help="First queue offset.")
@@ -190,9 +187,7 @@ def query_cq(
 
     found = with_admin(namesrv, ask)
     if as_json:
-        from msgspec import to_builtins
-
-        print_json(to_builtins(found))
+        print_json(found)
         return
     for line in queue_lines(found, index):
         click.echo(line)

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import (
-    HELP,
-    CommandFailed,
-    WrongUsage,
-    json_option,
-    namesrv_option,
-    print_json,
-    with_admin,
-)
+from sprocket_cli.client_session import CommandFailed, WrongUsage, admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import java_map, millis_text, perm_text
 from sprocket_cli.mqadmin.files import configs_in_file, file_option
 from sprocket_cli.mqadmin.options import (
@@ -62,8 +54,7 @@ def topic_config_text(config: "TopicConfig") -> str:
     )
 
 
-@click.command("updateTopic", context_settings=HELP)
-@namesrv_option
+@admin_command("updateTopic")
 @target_options("Create the topic on every master of this cluster.", broker_help="Create the topic on this broker.")
 @topic_option
 @click.option("-r", "--readQueueNums", "read_queues", type=click.IntRange(1), default=8, help="Queues to read.")
@@ -134,8 +125,7 @@ async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequ
     click.echo(f"set {'broker' if broker else 'cluster'} orderConf. isOrder=true, orderConf=[{value}]")
 
 
-@click.command("updateTopicList", context_settings=HELP)
-@namesrv_option
+@admin_command("updateTopicList")
 @target_options("Create the topics on every master of this cluster.", broker_help="Create the topics on this broker.")
 @file_option("JSON list of TopicConfig.")
 def update_topics(namesrv: str | None, target: Target, path: Path) -> None:
@@ -156,8 +146,7 @@ def update_topics(namesrv: str | None, target: Target, path: Path) -> None:
         with_admin(namesrv, create)
 
 
-@click.command("updateTopicPerm", context_settings=HELP)
-@namesrv_option
+@admin_command("updateTopicPerm")
 @target_options("Change the topic on every master of this cluster.", broker_help="Change the topic on this master.")
 @topic_option
 @click.option("-p", "--perm", type=click.Choice(["2", "4", "6"]), required=True, help="2 write, 4 read, 6 both.")
@@ -191,8 +180,7 @@ async def _update_perm(admin: "AdminClient", address: str, topic: str, perm: int
         click.echo(f"{topic_config_text(config)}.")
 
 
-@click.command("deleteTopic", context_settings=HELP)
-@namesrv_option
+@admin_command("deleteTopic")
 @topic_option
 @click.option("-c", "--clusterName", "cluster", required=True, help="Delete the topic from this cluster.")
 def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
@@ -203,8 +191,7 @@ def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
     click.echo(f"delete topic [{topic}] from NameServer success.")
 
 
-@click.command("topicList", context_settings=HELP)
-@namesrv_option
+@admin_command("topicList")
 @click.option("-c", "--clusterModel", "with_cluster", is_flag=True, help="Show cluster and consumer groups, too.")
 @json_option
 def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
@@ -249,8 +236,7 @@ async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[
     return rows
 
 
-@click.command("topicRoute", context_settings=HELP)
-@namesrv_option
+@admin_command("topicRoute")
 @topic_option
 @click.option("-l", "--list", "as_list", is_flag=True, help="Print columns instead of JSON.")
 def topic_route(namesrv: str | None, topic: str, as_list: bool) -> None:
@@ -280,8 +266,7 @@ def route_lines(route: "TopicRouteData") -> list[str]:
     return [*lines, "-" * 158, _ROUTE % ("Total:", len(queues), "", read, write, "")]
 
 
-@click.command("topicStatus", context_settings=HELP)
-@namesrv_option
+@admin_command("topicStatus")
 @topic_option
 @route_option
 @json_option
@@ -313,8 +298,7 @@ def topic_status(namesrv: str | None, topic: str, cluster: str | None, as_json: 
     click.echo(f"\nTopic Put TPS: {stats.topic_put_tps}")
 
 
-@click.command("topicClusterList", context_settings=HELP)
-@namesrv_option
+@admin_command("topicClusterList")
 @topic_option
 @json_option
 def topic_cluster_list(namesrv: str | None, topic: str, as_json: bool) -> None:
@@ -334,8 +318,7 @@ def topic_cluster_list(namesrv: str | None, topic: str, as_json: bool) -> None:
         click.echo(cluster)
 
 
-@click.command("allocateMQ", context_settings=HELP)
-@namesrv_option
+@admin_command("allocateMQ")
 @topic_option
 @click.option("-i", "--ipList", "ips", required=True, help="Consumers, separated by commas.")
 def allocate_queues(namesrv: str | None, topic: str, ips: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import seconds_text
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def traces(body: str, message_id: str, client_host: str) -> Iterator[Trace]:
             continue
 
 
-@click.command("queryMsgTraceById", context_settings=HELP)
-@namesrv_option
+@admin_command("queryMsgTraceById")
 @click.option("-i", "--msgId", "message_id", required=True, help="Message id that the producer set.")
 @click.option("-t", "--traceTopic", "topic", default="RMQ_SYS_TRACE_TOPIC", help="Topic of the traces.")
 @click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored at this time, ms, or later.")

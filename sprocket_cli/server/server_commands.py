@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from sprocket.common.errors import ConfigError
-from sprocket_cli.client_session import LEVELS, WrongUsage
+from sprocket_cli.client_session import HELP, LEVELS, WrongUsage
 
 if TYPE_CHECKING:
     from sprocket.common.config.configuration import Configuration
@@ -62,6 +63,32 @@ def printed_only(configuration: "Configuration", print_all: bool, print_importan
         for line in printed(configuration, important_only=not print_all):
             click.echo(line)
     return print_all or print_important
+
+
+def server_command(
+    about: str,
+    read: "Callable[[ModuleType, Path | None, str | None, tuple[str, ...]], Configuration]",
+    run: "Callable[[Configuration, bool, str], None]",
+) -> click.Command:
+    """Return the command of a server, with RocketMQ's flags.
+
+    `read` makes the configuration with a function of `server_config`, from file, name servers and overrides.
+    """
+
+    @click.command(context_settings=HELP, help=about)
+    @configuration_flags
+    @namesrv_flag
+    def main(
+        file: Path | None, namesrv: str | None, overrides: tuple[str, ...], print_all: bool, print_important: bool,
+        as_json: bool, log_level: str,
+    ) -> None:  # fmt: skip
+        from sprocket_cli.server import server_config
+
+        configuration = checked(lambda: read(server_config, file, namesrv, overrides))
+        if not printed_only(configuration, print_all, print_important):
+            run(configuration, as_json, log_level)
+
+    return main
 
 
 def start_line(facts: dict[str, object], sentence: str, as_json: bool) -> str:

@@ -7,7 +7,7 @@ import click
 
 from sprocket.common.clock import SystemClock
 from sprocket.remoting.version_names import version_text
-from sprocket_cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
 from sprocket_cli.mqadmin.consumer.running_info_text import diagnosis, running_info_text
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ _STATUS: Final = "%-10s %-40s %-20s %s"
 broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help="Ask this broker.")
 
 
-@click.command("consumerConnection", context_settings=HELP)
-@namesrv_option
+@admin_command("consumerConnection")
 @click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group.")
 @broker_option
 @json_option
@@ -39,7 +38,7 @@ def consumer_connection(namesrv: str | None, group: str, broker: str | None, as_
 
     found = with_admin(namesrv, ask)
     if as_json:
-        _print_struct(found)
+        print_json(found)
         return
     for line in connection_lines(found):
         click.echo(line)
@@ -58,8 +57,7 @@ def connection_lines(found: "ConsumerConnection") -> list[str]:
     return [*lines, f"ConsumeFromWhere: {found.consume_from_where}"]
 
 
-@click.command("producerConnection", context_settings=HELP)
-@namesrv_option
+@admin_command("producerConnection")
 @click.option("-g", "--producerGroup", "group", required=True, help="Producer group.")
 @click.option("-t", "--topic", required=True, help="A topic of the group: one of its brokers is asked.")
 @json_option
@@ -73,15 +71,14 @@ def producer_connection(namesrv: str | None, group: str, topic: str, as_json: bo
 
     found = with_admin(namesrv, ask)
     if as_json:
-        _print_struct(found)
+        print_json(found)
         return
     for number, client in enumerate(found.connection_set, 1):
         version = version_text(client.version)
         click.echo(_PRODUCER % (number, client.client_id, client.client_addr, client.language, version))
 
 
-@click.command("producer", context_settings=HELP)
-@namesrv_option
+@admin_command("producer")
 @click.option("-b", "--broker", required=True, type=SERVER_ADDRESS, help="Address of the broker.")
 @json_option
 def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
@@ -94,7 +91,7 @@ def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
 
     found = with_admin(namesrv, ask)
     if as_json:
-        _print_struct(found)
+        print_json(found)
         return
     for group, members in sorted(found.data.items()):
         if not members:
@@ -106,8 +103,7 @@ def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
             )
 
 
-@click.command("consumerStatus", context_settings=HELP)
-@namesrv_option
+@admin_command("consumerStatus")
 @click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group.")
 @click.option("-i", "--clientId", "client_id", help="Print the report of this client.")
 @broker_option
@@ -167,9 +163,3 @@ async def _infos(
         except AdminError as error:
             found[client_id] = str(error)
     return found
-
-
-def _print_struct(value: object) -> None:
-    from msgspec import to_builtins
-
-    print_json(to_builtins(value))

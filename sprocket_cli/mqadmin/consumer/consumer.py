@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from sprocket.remoting.version_names import version_text
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import seconds_text
 from sprocket_cli.mqadmin.options import Target, route_option, target_options
 
@@ -67,8 +67,7 @@ def queue_progress(stats: "ConsumeStats[MessageQueue]") -> list[QueueProgress]:
     ]
 
 
-@click.command("consumerProgress", context_settings=HELP)
-@namesrv_option
+@admin_command("consumerProgress")
 @click.option("-g", "--groupName", "group", help="Consumer group; without it, one line for each group.")
 @click.option("-t", "--topicName", "topic", help="Only this topic.")
 @click.option("-s", "--showClientIP", "show_client", type=bool, default=False, help="Show client IPs (true|false).")
@@ -159,8 +158,7 @@ async def _one_group(admin: "AdminClient", group: str) -> GroupProgress:
     return GroupProgress(group, count, version, kind, model, int(stats.consume_tps), diff)
 
 
-@click.command("setConsumeMode", context_settings=HELP)
-@namesrv_option
+@admin_command("setConsumeMode")
 @target_options("Set it on every master of this cluster.", broker_help="Set it on this broker.")
 @click.option("-t", "--topicName", "topic", required=True, help="Topic name.")
 @click.option("-g", "--groupName", "group", required=True, help="Consumer group.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, WrongUsage, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import WrongUsage, admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import java_map
 from sprocket_cli.mqadmin.files import configs_in_file, file_option
 from sprocket_cli.mqadmin.options import Target, target_options
@@ -61,8 +61,7 @@ def _retry_policy(text: str) -> "GroupRetryPolicy":
         raise WrongUsage(f"retry policy: {error}; allowed is JSON such as {form}") from None
 
 
-@click.command("updateSubGroup", context_settings=HELP)
-@namesrv_option
+@admin_command("updateSubGroup")
 @target_options("Create the group on every master of this cluster.", broker_help="Create the group on this broker.")
 @group_option
 @click.option("-s", "--consumeEnable", "consume_enable", type=bool, default=True, help="May consume (true|false).")
@@ -131,8 +130,7 @@ def update_group(
     click.echo(java_text(config))
 
 
-@click.command("updateSubGroupList", context_settings=HELP)
-@namesrv_option
+@admin_command("updateSubGroupList")
 @target_options("Create the groups on every master of this cluster.", broker_help="Create the groups on this broker.")
 @file_option("JSON list of SubscriptionGroupConfig.")
 def update_groups(namesrv: str | None, target: Target, path: Path) -> None:
@@ -151,8 +149,7 @@ def update_groups(namesrv: str | None, target: Target, path: Path) -> None:
         with_admin(namesrv, create)
 
 
-@click.command("deleteSubGroup", context_settings=HELP)
-@namesrv_option
+@admin_command("deleteSubGroup")
 @target_options(
     "Delete the group, its retry topic and its dead-letter topic from this cluster.",
     broker_help="Delete the group from this broker.",
@@ -174,8 +171,7 @@ def delete_group(namesrv: str | None, target: Target, group: str, with_offsets: 
     with_admin(namesrv, delete)
 
 
-@click.command("getConsumerConfig", context_settings=HELP)
-@namesrv_option
+@admin_command("getConsumerConfig")
 @group_option
 @json_option
 def consumer_config(namesrv: str | None, group: str, as_json: bool) -> None:

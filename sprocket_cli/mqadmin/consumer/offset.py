@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
 from sprocket_cli.mqadmin.message import parse_time
 from sprocket_cli.mqadmin.options import topic_option
 
@@ -80,8 +80,7 @@ def _json(done: "dict[MessageQueue, int] | list[Rollback]") -> list[dict[str, ob
     ]
 
 
-@click.command("resetOffsetByTime", context_settings=HELP)
-@namesrv_option
+@admin_command("resetOffsetByTime")
 @group_option
 @topic_option
 @click.option(
@@ -145,8 +144,7 @@ async def _reset_queue(
     return offset
 
 
-@click.command("skipAccumulatedMessage", context_settings=HELP)
-@namesrv_option
+@admin_command("skipAccumulatedMessage")
 @group_option
 @topic_option
 @force_option
@@ -165,8 +163,7 @@ def skip_accumulated_message(
         click.echo(line)
 
 
-@click.command("cloneGroupOffset", context_settings=HELP)
-@namesrv_option
+@admin_command("cloneGroupOffset")
 @click.option("-s", "--srcGroup", "source", required=True, help="Group to copy offsets from.")
 @click.option("-d", "--destGroup", "target", required=True, help="Group to copy offsets to.")
 @click.option("-t", "--topic", required=True, help="Topic name.")
@@ -184,8 +181,7 @@ def clone_group_offset(namesrv: str | None, source: str, target: str, topic: str
     click.echo(f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]")
 
 
-@click.command("getConsumerStatus", context_settings=HELP)
-@namesrv_option
+@admin_command("getConsumerStatus")
 @group_option
 @topic_option
 @click.option("-i", "--originClientId", "client_id", default="", help="Only this client.")

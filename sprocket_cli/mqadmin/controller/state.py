@@ -5,14 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import (
-    HELP,
-    SERVER_ADDRESS,
-    json_option,
-    namesrv_option,
-    print_json,
-    with_admin,
-)
+from sprocket_cli.client_session import HELP, SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
 from sprocket_cli.mqadmin.options import interval_option, repeat
 
 if TYPE_CHECKING:
@@ -46,7 +39,7 @@ def get_controller_metadata(controller: str, as_json: bool) -> None:
 
     found = with_admin(controller, ask)
     if as_json:
-        _print_struct(found)
+        print_json(found)
         return
     for line in metadata_lines(found):
         click.echo(line)
@@ -63,8 +56,7 @@ def metadata_lines(found: "GetMetaDataResponseHeader") -> list[str]:
     ]
 
 
-@click.command("getSyncStateSet", context_settings=HELP)
-@namesrv_option
+@admin_command("getSyncStateSet")
 @controller_option
 @click.option("-c", "--clusterName", "cluster", help="Every broker group of this cluster, as name servers know it.")
 @click.option("-b", "--brokerName", "broker_name", help="One broker group.")
@@ -91,7 +83,7 @@ def get_sync_state_set(
     def show() -> None:
         found = with_admin(controller if cluster is None else namesrv, ask)
         if as_json:
-            _print_struct(found)
+            print_json(found)
             return
         for name in sorted(found):
             for line in sync_state_lines(name, found[name]):
@@ -118,8 +110,7 @@ def sync_state_lines(name: str, info: "ReplicasInfo") -> list[str]:
     return lines
 
 
-@click.command("getBrokerEpoch", context_settings=HELP)
-@namesrv_option
+@admin_command("getBrokerEpoch")
 @click.option("-c", "--clusterName", "cluster", help="Every broker of this cluster.")
 @click.option("-b", "--brokerName", "broker_name", help="The brokers of one group.")
 @interval_option
@@ -140,7 +131,7 @@ def get_broker_epoch(
     def show() -> None:
         found = with_admin(namesrv, ask)
         if as_json:
-            _print_struct(found)
+            print_json(found)
             return
         for address, cache in found.items():
             for line in epoch_lines(address, cache):
@@ -197,9 +188,3 @@ def _identity(replica: "ReplicaIdentity") -> str:
 
 def _java(value: object) -> str:
     return "null" if value is None else str(value)
-
-
-def _print_struct(value: object) -> None:
-    from msgspec import to_builtins
-
-    print_json(to_builtins(value))
