@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import wraps
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from sprocket.client.connection.event_loop_thread import shared_loop
 
 T = TypeVar("T")
 M = TypeVar("M")
+P = ParamSpec("P")
 
 
 class Opened(Protocol):
@@ -82,6 +84,41 @@ class Blocking(Generic[C]):
 
     def _call(self, work: Coroutine[object, object, T]) -> T:
         return shared_loop.call(work)
+
+
+B = TypeVar("B", bound=Blocking[Any])
+
+
+def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return the blocking form of a method of an asyncio class; it has the same arguments."""
+
+    @wraps(method)
+    def call(self: Any, /, *words: P.args, **options: P.kwargs) -> T:
+        done: T = shared_loop.call(getattr(self._aio, method.__name__)(*words, **options))
+        return done
+
+    return call
+
+
+def called_in_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method that calls `method`, which does not wait, in the thread of the loop."""
+
+    @wraps(method)
+    def call(self: Any, /, *words: P.args, **options: P.kwargs) -> T:
+        done: T = shared_loop.call(in_loop(lambda: getattr(self._aio, method.__name__)(*words, **options)))
+        return done
+
+    return call
+
+
+def part(method: Callable[Concatenate[Any, P], object], kind: type[B]) -> Callable[Concatenate[Any, P], B]:
+    """Return a method that makes a part of a connection as `method`, in its blocking form, of class `kind`."""
+
+    @wraps(method)
+    def made(self: Any, /, *words: P.args, **options: P.kwargs) -> B:
+        return kind._part(getattr(self._aio, method.__name__)(*words, **options))
+
+    return made
 
 
 async def _entered(aio: Opened) -> None:

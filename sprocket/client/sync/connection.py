@@ -1,24 +1,16 @@
 """The blocking form of `sprocket.connect`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from sprocket.client import connect as aio
 from sprocket.client.connection.client_instance import ClientSettings
-from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
-from sprocket.client.consume.subscription import Topics
-from sprocket.client.lite.names import SESSION_GROUP, SESSION_TOPIC
 from sprocket.client.lite.start import LiteStart
 from sprocket.client.lite_consumer import Lost
-from sprocket.client.orderly_consumer import OrderlySettings
-from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
-from sprocket.client.rebalance.listener import ConsumerListener
-from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.simple_consumer import PopSettings
 from sprocket.client.sync.admin import Admin
-from sprocket.client.sync.blocking import Blocking
+from sprocket.client.sync.blocking import Blocking, blocking, part
 from sprocket.client.sync.consumers import Consumer, OrderlyConsumer
 from sprocket.client.sync.lite import LiteConsumer, Session, in_thread
 from sprocket.client.sync.producers import Checker, Producer, TransactionProducer, checking
@@ -29,7 +21,6 @@ from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.typed.consumer import Undecodable
 from sprocket.client.typed.serializers import Serializer
 from sprocket.client.typed.table import TABLE_GROUP
-from sprocket.remoting.bodies.schedule import CatchUp, ScheduleState
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.renewed_token import Fetch
 from sprocket.remoting.tls.settings import TlsSettings
@@ -61,6 +52,13 @@ class Connection(Blocking[aio.Connection]):
             message.ack()
     """
 
+    schedule = blocking(aio.Connection.schedule)
+    producer = part(aio.Connection.producer, Producer)
+    consumer = part(aio.Connection.consumer, Consumer)
+    orderly_consumer = part(aio.Connection.orderly_consumer, OrderlyConsumer)
+    simple_consumer = part(aio.Connection.simple_consumer, SimpleConsumer)
+    session = part(aio.Connection.session, Session)
+
     @property
     def namespace(self) -> str:
         """Namespace of all names of topics and groups; the empty text without one."""
@@ -76,43 +74,6 @@ class Connection(Blocking[aio.Connection]):
         """Requests about schedules: list, get, pause, resume, delete, trigger."""
         return Schedules(self._aio.schedules)
 
-    def schedule(
-        self,
-        name: str,
-        *,
-        topic: str,
-        body: bytes,
-        cron: str = "",
-        every: timedelta | float | None = None,
-        tz: str = "UTC",
-        tags: str = "",
-        keys: Iterable[str] | str = (),
-        properties: Mapping[str, str] | None = None,
-        delay: timedelta | float | None = None,
-        catch_up: CatchUp | str = CatchUp.LAST,
-        max_catch_up: int = 100,
-        jitter: timedelta | float = 0,
-        replace: bool = True,
-    ) -> ScheduleState:
-        """Let a broker send a message again and again, as `sprocket.Connection.schedule`."""
-        return self._call(
-            self._aio.schedule(
-                name, topic=topic, body=body, cron=cron, every=every, tz=tz, tags=tags, keys=keys,
-                properties=properties, delay=delay, catch_up=catch_up, max_catch_up=max_catch_up, jitter=jitter,
-                replace=replace,
-            )
-        )  # fmt: skip
-
-    def producer(
-        self,
-        group: str = aio.DEFAULT_GROUP,
-        *,
-        settings: SendSettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> Producer:
-        """Return the producer of `group`, which needs no `with`."""
-        return Producer._part(self._aio.producer(group, settings=settings, trace=trace))
-
     def transaction_producer(
         self,
         group: str,
@@ -126,63 +87,6 @@ class Connection(Blocking[aio.Connection]):
         return TransactionProducer._part(
             self._aio.transaction_producer(
                 group, checker=checking(checker), check_threads=check_threads, settings=settings, trace=trace
-            )
-        )
-
-    def consumer(
-        self,
-        group: str,
-        topics: Topics = (),
-        *,
-        model: MessageModel = MessageModel.CLUSTERING,
-        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
-        max_in_flight: int | None = None,
-        listener: ConsumerListener | None = None,
-        strategy: AllocateMessageQueueStrategy | None = None,
-        settings: ConsumeSettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> Consumer:
-        """Return a consumer, which opens at its first use and closes with this connection, or at `close`."""
-        return Consumer._part(
-            self._aio.consumer(
-                group, topics, model=model, consume_from=consume_from, max_in_flight=max_in_flight, listener=listener,
-                strategy=strategy, settings=settings, trace=trace,
-            )
-        )  # fmt: skip
-
-    def orderly_consumer(
-        self,
-        group: str,
-        topics: Topics = (),
-        *,
-        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
-        listener: ConsumerListener | None = None,
-        strategy: AllocateMessageQueueStrategy | None = None,
-        settings: OrderlySettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> OrderlyConsumer:
-        """Return a consumer that handles each queue in order."""
-        return OrderlyConsumer._part(
-            self._aio.orderly_consumer(
-                group, topics, consume_from=consume_from, listener=listener, strategy=strategy, settings=settings,
-                trace=trace,
-            )
-        )  # fmt: skip
-
-    def simple_consumer(
-        self,
-        group: str,
-        topics: Topics,
-        *,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST,
-        ordered: bool = False,
-        settings: PopSettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> SimpleConsumer:
-        """Return a consumer that pops single messages."""
-        return SimpleConsumer._part(
-            self._aio.simple_consumer(
-                group, topics, consume_from=consume_from, ordered=ordered, settings=settings, trace=trace
             )
         )
 
@@ -203,18 +107,6 @@ class Connection(Blocking[aio.Connection]):
                 group, topic, lite_topics, start=start, on_lost=in_thread(on_lost), settings=settings, trace=trace
             )
         )
-
-    def session(
-        self,
-        id: str,
-        *,
-        topic: str = SESSION_TOPIC,
-        group: str = SESSION_GROUP,
-        peer: str | None = None,
-        start: LiteStart | None = None,
-    ) -> Session:
-        """Return the session `id`, to be used with `with`: an ordered channel, which is a lite topic of `topic`."""
-        return Session._part(self._aio.session(id, topic=topic, group=group, peer=peer, start=start))
 
     def table(
         self, name: str, type: type[T], *, serializer: Serializer[T] | None = None, group: str = TABLE_GROUP

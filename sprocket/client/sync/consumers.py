@@ -11,7 +11,7 @@ from sprocket.client import orderly_consumer as aio_orderly
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
-from sprocket.client.consume.subscription import ALL, SqlFilter, Topics
+from sprocket.client.consume.subscription import Topics
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.orderly_consumer import OrderlySettings
 from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
@@ -19,7 +19,7 @@ from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply
 from sprocket.client.send_result import SendResult
-from sprocket.client.sync.blocking import Blocking, in_loop, in_threads
+from sprocket.client.sync.blocking import Blocking, blocking, called_in_loop, in_loop, in_threads
 from sprocket.client.sync.message import BlockingMessage
 from sprocket.client.trace.recorder import TraceSettings
 
@@ -33,6 +33,16 @@ PC = TypeVar("PC", bound=aio_consumer.Consumer)
 
 
 class _Consuming(Blocking[PC]):
+    subscribe = blocking(aio_consumer.Consumer.subscribe)
+    unsubscribe = blocking(aio_consumer.Consumer.unsubscribe)
+    lag = blocking(aio_consumer.Consumer.lag)
+    seek = blocking(aio_consumer.Consumer.seek)
+    seek_to_time = blocking(aio_consumer.Consumer.seek_to_time)
+    position = called_in_loop(aio_consumer.Consumer.position)
+    committed = called_in_loop(aio_consumer.Consumer.committed)
+    pause = called_in_loop(aio_consumer.Consumer.pause)
+    resume = called_in_loop(aio_consumer.Consumer.resume)
+
     @property
     def client_id(self) -> str:
         """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
@@ -52,12 +62,6 @@ class _Consuming(Blocking[PC]):
     def is_closed(self) -> bool:
         """Whether the consumer delivers no more messages."""
         return self._aio.is_closed
-
-    def subscribe(self, topic: str, expression: str | SqlFilter = ALL) -> None:
-        self._call(self._aio.subscribe(topic, expression))
-
-    def unsubscribe(self, topic: str) -> None:
-        self._call(self._aio.unsubscribe(topic))
 
     # Messages
 
@@ -93,27 +97,6 @@ class _Consuming(Blocking[PC]):
     @property
     def paused(self) -> list[MessageQueue]:
         return self._aio.paused
-
-    def position(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        return self._call(in_loop(lambda: self._aio.position(topic)))
-
-    def committed(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        return self._call(in_loop(lambda: self._aio.committed(topic)))
-
-    def lag(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        return self._call(self._aio.lag(topic))
-
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        self._call(self._aio.seek(queue, offset))
-
-    def seek_to_time(self, when: datetime, topic: str | None = None) -> dict[MessageQueue, int]:
-        return self._call(self._aio.seek_to_time(when, topic))
-
-    def pause(self, *queues: MessageQueue) -> None:
-        self._call(in_loop(lambda: self._aio.pause(*queues)))
-
-    def resume(self, *queues: MessageQueue) -> None:
-        self._call(in_loop(lambda: self._aio.resume(*queues)))
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         self._call(self._aio.assign(list(queues)))

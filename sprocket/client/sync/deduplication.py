@@ -22,11 +22,9 @@ class BlockingHandledKeys(Protocol):
 
     def contains(self, key: str, /) -> bool:
         """Return whether `key` was handled.  If it raises, the message is redelivered."""
-        ...
 
     def add(self, key: str, /) -> None:
         """Record that `key` was handled.  If this fails, the message is redelivered and handled again."""
-        ...
 
 
 class Deduplicator:

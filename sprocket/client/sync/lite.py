@@ -1,7 +1,7 @@
 """The blocking consumer of lite topics, and sessions."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from sprocket.client import arguments, session
@@ -9,9 +9,8 @@ from sprocket.client import lite_consumer as aio_lite
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.lite.start import LiteStart
 from sprocket.client.lite_consumer import Lost
-from sprocket.client.send_result import SendResult
 from sprocket.client.simple_consumer import PopSettings
-from sprocket.client.sync.blocking import Blocking, iterate
+from sprocket.client.sync.blocking import Blocking, blocking, iterate
 from sprocket.client.sync.message import BlockingMessage
 from sprocket.client.sync.simple_consumer import Popped, Popping
 from sprocket.client.trace.recorder import TraceSettings
@@ -27,6 +26,9 @@ def in_thread(on_lost: Lost | None) -> Lost | None:
 
 class LiteConsumer(Popping[aio_lite.LiteConsumer]):
     """Consumes lite topics of one parent topic, each in order; `on_lost` is called in a thread."""
+
+    subscribe = blocking(aio_lite.LiteConsumer.subscribe)
+    unsubscribe = blocking(aio_lite.LiteConsumer.unsubscribe)
 
     def __init__(
         self,
@@ -53,20 +55,14 @@ class LiteConsumer(Popping[aio_lite.LiteConsumer]):
         """The subscribed lite topics, in the order in which they were subscribed."""
         return self._aio.lite_topics
 
-    def subscribe(self, lite_topics: Iterable[str] | str, *, start: LiteStart | None = None) -> None:
-        """Add one or several lite topics.  Raises as `sprocket.LiteConsumer.subscribe`."""
-        self._call(self._aio.subscribe(lite_topics, start=start))
-
-    def unsubscribe(self, lite_topics: Iterable[str] | str) -> None:
-        """Remove one or several lite topics."""
-        self._call(self._aio.unsubscribe(lite_topics))
-
 
 class Session(Blocking[session.Session]):
     """Ordered channel; an iterator, to be used with `with`.  One thread iterates at a time.
 
     The last message is acknowledged when the context ends without an error, as in `sprocket.Session`.
     """
+
+    send = blocking(session.Session.send)
 
     def __repr__(self) -> str:
         return repr(self._aio)
@@ -90,18 +86,6 @@ class Session(Blocking[session.Session]):
     def peer(self) -> str | None:
         """The session that it sends to, None for itself."""
         return self._aio.peer
-
-    def send(
-        self,
-        body: bytes,
-        *,
-        tags: str = "",
-        keys: Iterable[str] | str = (),
-        properties: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        """Send to the reader of `peer`; without a peer, to the session's own reader."""
-        return self._call(self._aio.send(body, tags=tags, keys=keys, properties=properties, timeout_s=timeout_s))
 
     def receive(self, *, wait_s: timedelta | float | None = None) -> Popped | None:
         """Return the next message; None if there is none for `wait_s`, or the session closes."""

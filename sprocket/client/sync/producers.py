@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Never, TypeVar
+from typing import TypeVar
 
 from sprocket.client import arguments
 from sprocket.client import producer as aio_producer
@@ -12,7 +12,7 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.message import Message, MessageQueue, ReceivedMessage
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.send_result import SendResult
-from sprocket.client.sync.blocking import Blocking
+from sprocket.client.sync.blocking import Blocking, blocking
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionResult, TransactionState
 
@@ -20,6 +20,12 @@ P = TypeVar("P", bound=aio_producer.Producer)
 
 
 class _Producing(Blocking[P]):
+    send = blocking(aio_producer.Producer.send)
+    request = blocking(aio_producer.Producer.request)
+    send_oneway = blocking(aio_producer.Producer.send_oneway)
+    recall = blocking(aio_producer.Producer.recall)
+    queues = blocking(aio_producer.Producer.queues)
+
     @property
     def client_id(self) -> str:
         """Id of this client at brokers, as `mqadmin` shows it.  Raises ClientClosed unless the client is open."""
@@ -34,33 +40,6 @@ class _Producing(Blocking[P]):
     def is_closed(self) -> bool:
         """Whether the producer was closed."""
         return self._aio.is_closed
-
-    def send(
-        self,
-        message: Message,
-        *misplaced: Never,
-        queue: MessageQueue | None = None,
-        sharding_key: str | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        return self._call(
-            self._aio.send(message, *misplaced, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s)
-        )
-
-    def request(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        sharding_key: str | None = None,
-        timeout_s: float = 3.0,
-    ) -> ReceivedMessage:
-        return self._call(self._aio.request(message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s))
-
-    def send_oneway(
-        self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
-    ) -> None:
-        self._call(self._aio.send_oneway(message, queue=queue, sharding_key=sharding_key))
 
     def send_batch(
         self,
@@ -82,12 +61,6 @@ class _Producing(Blocking[P]):
 
     async def _send_chunk(self, chunk: Sequence[Message], window: int) -> list[SendResult]:
         return [result async for result in self._aio.send_many(chunk, window=window)]
-
-    def recall(self, handle: str) -> str:
-        return self._call(self._aio.recall(handle))
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        return self._call(self._aio.queues(topic))
 
 
 class Producer(_Producing[aio_producer.Producer]):
