@@ -326,8 +326,27 @@ def _brokers(asked: AccessRequest) -> Iterator[Needed]:
     yield Needed(asked.cluster_resource, _GET, ANY_NAMESPACE)
 
 
-_SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
+_Rule = Callable[[AccessRequest], Iterator[Needed]]
+# Rules for codes with resources in the body.
+_OF_BODY: Final[dict[int, _Rule]] = {
+    RequestCode.HEART_BEAT: _heartbeat,
+    RequestCode.CHECK_CLIENT_CONFIG: _check_client,
+    RequestCode.LOCK_BATCH_MQ: _lock,
+    RequestCode.UNLOCK_BATCH_MQ: _lock,
+    RequestCode.BATCH_ACK_MESSAGE: _batch_ack,
+    RequestCode.QUERY_ASSIGNMENT: _assignment,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _topic_list,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _new_group,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _group_list,
+    RequestCode.DELETE_TOPIC_IN_BROKER_LIST: _doomed_topics,
+    RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: _doomed_groups,
+    RequestCode.LITE_SUBSCRIPTION_CTL: _lite_subscriptions,
+}
+BODY_CODES: Final = frozenset(_OF_BODY)
+_SPECIAL: Final[dict[int, _Rule]] = {
     **dict.fromkeys(ACCOUNT_CODES, account_needs),
+    **_OF_BODY,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _all_names,
     RequestCode.GET_TOPICS_BY_CLUSTER: _names_of_cluster,
     RequestCode.GET_ALL_TOPIC_CONFIG: _all_names,
@@ -353,44 +372,12 @@ _SPECIAL: Final[dict[int, Callable[[AccessRequest], Iterator[Needed]]]] = {
     RequestCode.ACK_MESSAGE: _pull,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pull,
     RequestCode.QUERY_MESSAGE: _query,
-    RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.UNREGISTER_CLIENT: _unregister,
-    RequestCode.CHECK_CLIENT_CONFIG: _check_client,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _members,
     RequestCode.QUERY_CONSUMER_OFFSET: _offset_query,
     RequestCode.UPDATE_CONSUMER_OFFSET: _offset_update,
-    RequestCode.LOCK_BATCH_MQ: _lock,
-    RequestCode.UNLOCK_BATCH_MQ: _lock,
-    RequestCode.BATCH_ACK_MESSAGE: _batch_ack,
-    RequestCode.QUERY_ASSIGNMENT: _assignment,
-    RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _topic_list,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _new_group,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _group_list,
-    RequestCode.DELETE_TOPIC_IN_BROKER_LIST: _doomed_topics,
-    RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: _doomed_groups,
     RequestCode.CLONE_GROUP_OFFSET: _clone,
-    RequestCode.LITE_SUBSCRIPTION_CTL: _lite_subscriptions,
 }
-
-# Codes with resources in the body.
-BODY_CODES: Final = frozenset(
-    {
-        RequestCode.HEART_BEAT,
-        RequestCode.CHECK_CLIENT_CONFIG,
-        RequestCode.LOCK_BATCH_MQ,
-        RequestCode.UNLOCK_BATCH_MQ,
-        RequestCode.BATCH_ACK_MESSAGE,
-        RequestCode.QUERY_ASSIGNMENT,
-        RequestCode.SET_MESSAGE_REQUEST_MODE,
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        RequestCode.DELETE_TOPIC_IN_BROKER_LIST,
-        RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST,
-        RequestCode.LITE_SUBSCRIPTION_CTL,
-    }
-)
 
 # All other codes: fields that name a resource, and the separator between several names in one field.  A request
 # without any of its fields, or with an unlisted code, needs the cluster.

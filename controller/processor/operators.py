@@ -1,7 +1,6 @@
 """Requests of operators: metadata of the controllers, replicas of groups, clean-up, configuration.
 
-Source: RocketMQ 5.3.3, `ControllerRequestProcessor`, `DLedgerController.getControllerMetadata`.  RocketMQ lists the
-keys that must not be changed; here the mutable keys are declared.
+Source: RocketMQ 5.3.3, `ControllerRequestProcessor`, `DLedgerController.getControllerMetadata`.
 """
 
 import logging
@@ -15,9 +14,8 @@ from controller.state.commands import AdoptGroup
 from controller.state.group import Group
 from ha.raft.consensus import Consensus
 from sprocket.common import limits
-from sprocket.common.config.configuration import update_entries
 from sprocket.common.config.live_settings import LiveSettings
-from sprocket.common.errors import ConfigError, RequestError
+from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
 from sprocket.remoting.bodies.requests import read_broker_group, read_broker_names
@@ -29,12 +27,11 @@ from sprocket.remoting.headers.controller import (
     ForgetControllerRequestHeader,
     GetMetaDataResponseHeader,
 )
+from sprocket.remoting.own_configuration import OwnConfiguration
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 
 logger = logging.getLogger(__name__)
 
-# Refused keys that a response names.
-_MAX_NAMED_KEYS: Final = 10
 # Groups that one step describes; a group may have `limits.MAX_GROUP_REPLICAS` replicas.
 _STEP_GROUPS: Final = 4
 
@@ -46,6 +43,7 @@ class OperatorProcessor:
         self._service = service
         self._consensus = consensus
         self._settings = settings
+        self._own = OwnConfiguration(settings, logger)
 
     def routes(self) -> list[Route]:
         """Return the routes of this processor."""
@@ -53,8 +51,7 @@ class OperatorProcessor:
         return [
             Route(code.CONTROLLER_GET_METADATA_INFO, NoHeader, self.metadata, cluster, get),
             Route(code.CONTROLLER_GET_SYNC_STATE_DATA, NoHeader, self.sync_state_data, cluster, get),
-            Route(code.UPDATE_CONTROLLER_CONFIG, NoHeader, self.update_config, cluster, update),
-            Route(code.GET_CONTROLLER_CONFIG, NoHeader, self.get_config, cluster, get),
+            *self._own.routes(code.GET_CONTROLLER_CONFIG, code.UPDATE_CONTROLLER_CONFIG),
             Route(code.CLEAN_BROKER_DATA, CleanControllerBrokerDataRequestHeader, self.clean, cluster, update),
             Route(code.FORGET_CONTROLLER, ForgetControllerRequestHeader, self.forget, cluster, update),
             Route(code.ADOPT_BROKER_GROUP, NoHeader, self.adopt, cluster, update),
@@ -150,31 +147,6 @@ class OperatorProcessor:
                 command.master_id, *peer,
             )  # fmt: skip
         return Response(outcome.code, outcome.remark)
-
-    def get_config(self, request: Request[Any]) -> Response:
-        """Return the controller's configuration as a properties file."""
-        return Response(body=self._settings.text().encode())
-
-    def update_config(self, request: Request[Any]) -> Response:
-        """Change mutable keys of the controller's configuration."""
-        allowed = self._settings.mutable_keys()
-        try:
-            refused = sorted({entry.key for entry in update_entries(request.body)} - set(allowed))
-            if refused:
-                named = ", ".join(refused[:_MAX_NAMED_KEYS])
-                remark = f"Can not update {named}: set it in the server's file and restart the server"
-                raise RequestError(ResponseCode.NO_PERMISSION, remark)
-            changed = self._settings.update(request.body)
-        except ConfigError as error:
-            raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        note = self._settings.note
-        if changed:
-            peer = request.channel.peer
-            peer_lines.info(
-                logger, request.channel.peer, "event=config_updated peer=%s:%s changed=%s note=%r", *peer, changed,
-                note or "",
-            )  # fmt: skip
-        return Response(remark=note)
 
 
 def _broker_ids(text: str) -> tuple[int, ...]:

@@ -1,20 +1,16 @@
 """Requests about the KV configuration and about the name server's own configuration.
 
-Source: RocketMQ 5.3.3, `DefaultRequestProcessor`.  RocketMQ lists the keys that must not be changed; here the mutable
-keys are declared.
+Source: RocketMQ 5.3.3, `DefaultRequestProcessor`.
 """
 
 import logging
-from typing import Any, Final
 
 import msgspec
 
 from namesrv.config import NamesrvConfig
 from namesrv.kv_config import KVConfig
-from sprocket.common.config.configuration import update_entries
 from sprocket.common.config.live_settings import LiveSettings
-from sprocket.common.errors import ConfigError, RequestError
-from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.errors import RequestError
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
@@ -25,12 +21,10 @@ from sprocket.remoting.headers.namesrv import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.remoting.own_configuration import OwnConfiguration
+from sprocket.remoting.routes import Action, Resource, Route
 
 logger = logging.getLogger(__name__)
-
-# Refused keys that a response names.
-_MAX_NAMED_KEYS: Final = 10
 
 
 class ConfigurationProcessor:
@@ -38,7 +32,7 @@ class ConfigurationProcessor:
 
     def __init__(self, kv_config: KVConfig, settings: LiveSettings[NamesrvConfig]) -> None:
         self._kv_config = kv_config
-        self._settings = settings
+        self._own = OwnConfiguration(settings, logger)
 
     def routes(self) -> list[Route]:
         """Return the routes of this processor."""
@@ -49,8 +43,7 @@ class ConfigurationProcessor:
             Route(code.GET_KV_CONFIG, GetKVConfigRequestHeader, self.get, cluster, get),
             Route(code.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader, self.delete, cluster, update),
             Route(code.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader, self.namespace, cluster, get),
-            Route(code.UPDATE_NAMESRV_CONFIG, NoHeader, self.update_own, cluster, update),
-            Route(code.GET_NAMESRV_CONFIG, NoHeader, self.get_own, cluster, get),
+            *self._own.routes(code.GET_NAMESRV_CONFIG, code.UPDATE_NAMESRV_CONFIG),
         ]
 
     async def put(self, request: Request[PutKVConfigRequestHeader]) -> Response:
@@ -81,27 +74,3 @@ class ConfigurationProcessor:
         if table is None:
             raise RequestError(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.header.namespace}")
         return Response(body=msgspec.json.encode(KVTable(table)))
-
-    def get_own(self, request: Request[Any]) -> Response:
-        """Return the name server's configuration as a properties file."""
-        return Response(body=self._settings.text().encode())
-
-    def update_own(self, request: Request[Any]) -> Response:
-        """Change mutable keys of the name server's configuration."""
-        allowed = self._settings.mutable_keys()
-        try:
-            refused = sorted({entry.key for entry in update_entries(request.body)} - set(allowed))
-            if refused:
-                named = ", ".join(refused[:_MAX_NAMED_KEYS])
-                remark = f"Can not update {named}: set it in the server's file and restart the server"
-                raise RequestError(ResponseCode.NO_PERMISSION, remark)
-            changed = self._settings.update(request.body)
-        except ConfigError as error:
-            raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        note = self._settings.note
-        if changed:
-            peer_lines.info(
-                logger, request.channel.peer, "event=config_updated peer=%s:%s changed=%s note=%r",
-                *request.channel.peer, changed, note or "",
-            )  # fmt: skip
-        return Response(remark=note)
