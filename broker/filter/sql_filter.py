@@ -12,7 +12,7 @@ from broker.filter.java_numbers import NotComparable
 from broker.filter.parser import parse
 from broker.filter.predicate import truth_of
 from sprocket.remoting.message.properties import encoded_name, find_last
-from store.queue.record_filter import RecordFilter, ValueVerdicts
+from store.queue.record_filter import RecordFilter
 
 SQL92: Final = "SQL92"
 # Max compiled filters in the cache, as in RocketMQ's parser.
@@ -37,9 +37,7 @@ class SqlFilter:
         self._names = [encoded_name(name) for name in sorted(names_in(parsed))]
         # Cache: values of the expression's properties -> whether such a message matches.
         self._verdicts: dict[Values, bool] = {}
-        names = self._names
-        by_value = ValueVerdicts(names[0]) if len(names) == 1 else None
-        self._record_filter = RecordFilter(self.matches, self.operations, by_value, names)
+        self._record_filter = RecordFilter(self.matches, self.operations, self._names)
 
     def record_filter(self) -> RecordFilter:
         """Return this filter in the store's form."""

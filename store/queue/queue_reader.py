@@ -27,7 +27,6 @@ _MIN_PULL_BYTES: Final = 100
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 _FAST_MAX_MESSAGES: Final = 1024
 _FOUND: Final = GetStatus.FOUND
-_NO_RECORD: Final = memoryview(b"")
 
 
 def physical_memory_bytes() -> int:
@@ -259,14 +258,10 @@ class QueueReader:
         first = 0
         while first < len(entries):
             left = limit - len(wanted)
-            if not isinstance(queue, ConsumeQueue):
-                numbers, end = self._run_in_segment(entries, first, wants, left)
-            elif wants.chooser is not None:
+            if isinstance(queue, ConsumeQueue) and wants.chooser is not None:
                 numbers, end = self._run_compiled(queue, offset, entries, first, wants, left)
-            elif wants.by_value is None:
-                numbers, end = self._run_in_segment(entries, first, wants, left)
             else:
-                numbers, end = self._run_of_values(queue, offset, entries, first, wants, left)
+                numbers, end = self._run_in_segment(entries, first, wants, left)
             wanted += [first + number for number in numbers]
             if len(wanted) >= limit:
                 return wanted, wanted[-1] + 1
@@ -292,33 +287,12 @@ class QueueReader:
         wants: RecordFilter,
         limit: int,
     ) -> tuple[list[int], int]:
-        """Do `_run_of_values` with the compiled engine."""
+        """Do `_run_in_segment` for entries that begin at `offset`, with the compiled engine and its kept values."""
         rest = entries[first:] if first else entries
         numbers, searched = self._values.chosen(queue, offset + first, rest, wants.chooser, limit)
         if not searched:
             return self._run_in_segment(entries, first, wants, limit)
         return numbers, first + searched
-
-    def _run_of_values(
-        self,
-        queue: ConsumeQueue,
-        offset: int,
-        entries: npt.NDArray[np.void],
-        first: int,
-        wants: RecordFilter,
-        limit: int,
-    ) -> tuple[list[int], int]:
-        """Do `_run_in_segment` for entries that begin at `offset`, with cached values of a property."""
-        assert wants.by_value is not None
-        keys = self._values.keys(queue, offset + first, entries[first:], wants.by_value.scan)
-        if not len(keys):
-            return self._run_in_segment(entries, first, wants, limit)
-
-        def record(number: int) -> memoryview:
-            entry = entries[first + number]
-            return self._log.slice_at(int(entry["physical_offset"]), int(entry["size"])) or _NO_RECORD
-
-        return wants.chosen(keys, record, limit), first + len(keys)
 
     def has_wanted(self, queue: LogicQueue, first_offset: int, end_offset: int, wants: RecordFilter) -> bool:
         """Return whether a message from `first_offset` to before `end_offset` is wanted, or there are too many."""

@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `MessageFilter.isMatchedByCommitLog`, `MessageDecoder.de
 
 import struct
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -23,9 +22,8 @@ from sprocket.remoting.message.record import (
     struct_of,
 )
 from store.layout import RECORD_IPV4_DTYPE
-from store.scan.distinct_names import Integers, Words
+from store.scan.distinct_names import Integers
 from store.scan.heads import heads_at
-from store.scan.value_scan import ALONE, KeyVerdicts, ValueScan
 
 # Of a record with two IPv4 hosts: what leads to its properties.
 _FIELDS: Final = ("magic", "sys_flag", "body_length")
@@ -37,8 +35,6 @@ _SHORT_LENGTH: Final = struct.Struct(">h")
 _MAX_OPERATIONS: Final = 4_000
 # Records filtered together.
 _CHUNK_RECORDS: Final = 128
-# Maximum values with a cached verdict.
-_MAX_VERDICTS: Final = 4096
 # Compiled search for wanted records, or None.
 engine: Final = native("store.queue.record_filter_native")
 _HEAD: Final = RECORD_IPV4_DTYPE[[*_FIELDS]]
@@ -47,41 +43,21 @@ _HEAD: Final = RECORD_IPV4_DTYPE[[*_FIELDS]]
 Entries: TypeAlias = npt.NDArray[np.void]
 
 
-class ValueVerdicts:
-    """Cached verdicts by value, for a filter on only one property.
-
-    `name` is that property's; it ends with 0x01.
-    """
-
-    __slots__ = ("scan", "verdicts")
-
-    def __init__(self, name: bytes) -> None:
-        self.scan = ValueScan(name)
-        self.verdicts = KeyVerdicts(_MAX_VERDICTS)
-
-
 class RecordFilter:
     """Filter of records by `matches`, which takes encoded properties and makes about `operations` comparisons.
 
-    With `by_value`, the value of one property decides about most records.  `names`, each with its end 0x01, are all
-    properties that `matches` asks for; without them, the compiled search is not used.
+    `names`, each with its end 0x01, are all properties that `matches` asks for; without them, the compiled search is
+    not used.
     """
 
-    __slots__ = ("by_value", "chooser", "matches", "max_records")
+    __slots__ = ("chooser", "matches", "max_records")
 
-    def __init__(
-        self,
-        matches: Callable[[bytes], bool],
-        operations: int = 1,
-        by_value: ValueVerdicts | None = None,
-        names: Sequence[bytes] = (),
-    ) -> None:
+    def __init__(self, matches: Callable[[bytes], bool], operations: int = 1, names: Sequence[bytes] = ()) -> None:
         self.matches = matches
         # `store.queue.record_filter_native.ValueChooser` or None
         self.chooser: Any = None
         if engine is not None and 0 < len(names) <= engine.MAX_NAMES:
             self.chooser = engine.ValueChooser(tuple(names), self)
-        self.by_value = by_value
         self.max_records = max(1, _MAX_OPERATIONS // max(1, operations))
 
     def wanted(self, segment: memoryview, positions: Integers, sizes: Integers, limit: int) -> list[int]:
@@ -105,28 +81,6 @@ class RecordFilter:
                     if len(numbers) == limit:
                         return numbers
         return numbers
-
-    def chosen(self, keys: Words, record: Callable[[int], memoryview], limit: int) -> list[int]:
-        """Return the numbers of the first `limit` wanted records with these keys of `by_value`, in order.
-
-        `record` returns the record of a number.
-        """
-        assert self.by_value is not None
-        kept = self.by_value.verdicts
-        verdicts, is_known = kept.of(keys)
-        if not is_known.all():
-            new, firsts, places = np.unique(keys[~is_known], return_index=True, return_inverse=True)
-            numbers = np.flatnonzero(~is_known)
-            of_new = np.array([self(record(number)) for number in numbers[firsts].tolist()], np.bool_)
-            kept.learn(new, of_new)
-            verdicts[numbers] = of_new[places]
-        is_alone = keys == ALONE
-        if not is_alone.any():
-            all_wanted: list[int] = np.flatnonzero(verdicts)[:limit].tolist()
-            return all_wanted
-        asked = np.flatnonzero(verdicts | is_alone).tolist()
-        wanted = (number for number in asked if verdicts[number] or self(record(number)))
-        return list(islice(wanted, limit))
 
     def __call__(self, record: memoryview) -> bool:
         """Return whether a whole record is wanted.

@@ -1,4 +1,4 @@
-"""Search for the values of one property in many records, and cached verdicts on those values.
+"""Search for the values of one property in many records.
 
 A record's value is the last non-empty one of that name, as in `sprocket.remoting.message.properties.find_last`.  All
 properties are searched in a few passes; unusual records and long values are read one by one.
@@ -7,13 +7,10 @@ properties are searched in a few passes; unusual records and long values are rea
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from sprocket.remoting.message.properties import VALUE_END_OCTET
 from store.scan.distinct_names import WORD_BYTES, Integers, Words, words_at
 from store.scan.property_scan import candidates, separator_bits
-
-Flags = npt.NDArray[np.bool_]
 
 # Records with longer properties are read alone.
 _WINDOW_BYTES: Final = 256
@@ -83,31 +80,3 @@ def _keys_at(words: Words, values: Integers) -> Words:
     # An empty value does not count: an earlier one may.  A long value has no separator in its first word.
     keys[(bits == 0) | (keys == VALUE_END_OCTET)] = ALONE
     return keys
-
-
-class KeyVerdicts:
-    """Cache of verdicts on records by key.  It is emptied when it would exceed `max_keys`."""
-
-    __slots__ = ("_keys", "_max_keys", "_verdicts")
-
-    def __init__(self, max_keys: int) -> None:
-        self._max_keys = max_keys
-        self._forget()
-
-    def _forget(self) -> None:
-        # Sorted.  The highest possible key is always there, so that every search finds a place.
-        self._keys = np.array([ALONE])
-        self._verdicts = np.zeros(1, np.bool_)
-
-    def of(self, keys: Words) -> tuple[Flags, Flags]:
-        """Return for each key the verdict, and whether there is one."""
-        places = self._keys.searchsorted(keys)
-        return self._verdicts[places], self._keys[places] == keys
-
-    def learn(self, keys: Words, verdicts: Flags) -> None:
-        """Keep the verdicts on new, different keys, which are sorted."""
-        if self._keys.size + keys.size > self._max_keys:
-            self._forget()
-        places = self._keys.searchsorted(keys)
-        self._keys = np.insert(self._keys, places, keys)
-        self._verdicts = np.insert(self._verdicts, places, verdicts)

@@ -34,7 +34,7 @@ class Asked:
         return tuple(find_last(properties, name) for name in self.names) in self.wanted
 
     def compiled(self) -> RecordFilter:
-        made = RecordFilter(self.matches, 1, None, self.names)
+        made = RecordFilter(self.matches, 1, self.names)
         if made.chooser is None and compiled is not None:
             made.chooser = compiled.ValueChooser(self.names, made)
         return made

@@ -6,7 +6,7 @@ import numpy as np
 
 from sprocket.remoting.message.properties import find_last
 from store.scan.distinct_names import Integers
-from store.scan.value_scan import ALONE, KeyVerdicts, ValueScan
+from store.scan.value_scan import ALONE, ValueScan
 
 NAMES = [b"a\x01", b"quantity\x01", b"a.long.name.of.a.property\x01"]
 PIECES = [
@@ -45,15 +45,3 @@ def test_usual_properties_are_not_asked_alone() -> None:
     keys = ValueScan(b"a\x01").keys(data, starts, ends)
     assert (keys != ALONE).all()
     assert len(set(keys.tolist())) == 7
-
-
-def test_verdicts_are_kept_up_to_a_number() -> None:
-    kept = KeyVerdicts(10)
-    kept.learn(np.array([3, 5, 9], np.uint64), np.array([True, False, True]))
-    kept.learn(np.array([1, 4], np.uint64), np.array([True, False]))
-    verdicts, is_known = kept.of(np.array([9, 1, 2, 3, 5, 100], np.uint64))
-    assert is_known.tolist() == [True, True, False, True, True, False]
-    assert verdicts[is_known].tolist() == [True, True, True, False]
-    kept.learn(np.array([20, 21, 22, 23, 24, 25], np.uint64), np.ones(6, np.bool_))
-    _, is_known = kept.of(np.array([3, 20, 25], np.uint64))
-    assert is_known.tolist() == [False, True, True]
