@@ -25,7 +25,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request
 from sprocket.remoting.credentials import ACCESS_KEY
-from sprocket.remoting.frame_opener import FrameOpener
+from sprocket.remoting.frame_opener import open_for_gate
 from sprocket.remoting.framing import Frame
 from sprocket.remoting.refusals import Refusal, refusal_of
 from sprocket.remoting.routes import Action, AllFields, Decoded, Resource, RouteTable, UnroutableRequest
@@ -62,28 +62,22 @@ class Policy(Protocol):
 
         Raises RequestError if the request is refused; its subclass `FailedAttempt` for a wrong signature.
         """
-        ...
 
     def check_right(self, who: Verdict, asked: AccessRequest, /) -> None:
         """Raise RequestError unless `who` has been proved before, and still may do what `asked` needs."""
-        ...
 
     def shown(self, access_key: str, /) -> tuple[str, str]:
         """Return what a log may show of an access key: the account, and the id of its token."""
-        ...
 
     def visible(self, who: Verdict, asked: AccessRequest, /) -> NameFilter | None:
         """Return which names an admitted list shows `who`; None: all."""
-        ...
 
     @property
     def revision(self) -> Revision:
         """What rises whenever an account or a permission changes."""
-        ...
 
     def secret_key(self, account: str, /) -> str | None:
         """Return the secret key of an account that may sign; None without one."""
-        ...
 
 
 class TooManyFailures(RequestError):
@@ -297,12 +291,11 @@ class Gate:
 class Doorway:
     """Way through a gate to one table: opens each frame once, and decodes it for `table` after the gate admitted it."""
 
-    __slots__ = ("_gate", "_kinds", "_open", "_table")
+    __slots__ = ("_gate", "_kinds", "_table")
 
     def __init__(self, gate: Gate, table: RouteTable) -> None:
         self._gate = gate
         self._table = table
-        self._open = FrameOpener().open
         self._kinds = {int(route.code): (route.action, route.resource) for route in table.routes}
 
     def admit(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
@@ -324,7 +317,7 @@ class Doorway:
         return (entry, request) if request is not None and covers(proof, request) else None
 
     def _checked(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
-        opened = self._open(frame)
+        opened = open_for_gate(frame)
         if isinstance(opened, ReceivedResponse):
             return opened
         request, fields = opened

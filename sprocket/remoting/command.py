@@ -31,40 +31,33 @@ class Channel(Protocol):
     @property
     def peer(self) -> tuple[str, int]:
         """Address and port of the other end."""
-        ...
 
     @property
     def id(self) -> int:
         """Unique within the process, never reused."""
-        ...
 
     # A handler has no other way to write.  So no request gets two responses, and a oneway request gets none.
 
     def reply(self, request: "Request[Any]", response: "Response") -> None:
         """Answer `request` with `response`, unless it is oneway or already answered."""
-        ...
 
     def refuse(self, request: "Request[Any]", error: Exception) -> None:
         """Answer `request` with `error`, as if its handler had raised it."""
-        ...
 
     def answer(self, request: "Request[Any]", *frame: Buffer, code: int = 0) -> None:
         """Answer `request` with an encoded frame whose response code is `code`.
 
         Does nothing if it is oneway or already answered, or if the channel is closed.
         """
-        ...
 
     def answer_run(self, requests: Sequence["Request[Any]"], frames: bytes, code: int = 0) -> None:
         """Answer `requests`, all of one code and one read, with `frames`.
 
         They are one frame with the response code `code` for each request that `wants_answer`, in any order.
         """
-        ...
 
     def notify(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
         """Send a oneway request to the other end."""
-        ...
 
     @property
     def is_closed(self) -> bool: ...

@@ -15,12 +15,8 @@ from sprocket.remoting.engine import response_encoder
 from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
 from sprocket.remoting.headers.base import Header, to_ext_fields
 
-_JSON_PREFIX = struct.Struct(">ii")
-# Size of a binary header without remark and extFields: code, language, version, opaque, flag, two lengths.
-_BINARY_FIXED_BYTES = 21
 _LANGUAGE_NUMBERS = frozenset(map(int, LanguageCode))
 _encode_json = msgspec.json.Encoder().encode
-_BINARY_LENGTHS = [size.to_bytes(4, "big") for size in range(256)]
 
 
 class NotEncodable(ClientError, ValueError, TypeError):
@@ -119,27 +115,13 @@ def as_buffers(body: Buffer | Sequence[Buffer]) -> Sequence[Buffer]:
     return body
 
 
-# What stands before a JSON header of each size when there is no body: a table is faster than packing.
-JSON_PREFIXES = [frame_prefix(JSON, size, 0) for size in range(2048)]
-
-
 class ResponseTemplate:
     """Encodes responses of one code and one set of header fields several times faster than `encode_response`.
 
     Values are ASCII bytes or integers that need no escaping in JSON: numbers, ids, addresses.
     """
 
-    __slots__ = (
-        "_after_opaque",
-        "_before_opaque",
-        "_binary_fixed_bytes",
-        "_binary_format",
-        "_binary_head",
-        "_native",
-        "_values_format",
-        "code",
-        "json_format",
-    )
+    __slots__ = ("_constants", "_names", "_native", "_remark", "_values_format", "code", "json_format")
 
     def __init__(
         self,
@@ -151,7 +133,7 @@ class ResponseTemplate:
         """`names` are the fields whose values vary, in order; a mapping gives each its %-format (else %b).
 
         `constants` and `remark` are sent with every response.  `json_format` is the whole JSON header as one
-        format: for a loop that has no time for a call.  Its arguments are the values, then the opaque.
+        format.  Its arguments are the values, then the opaque.
         """
         formats = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, "%b")
         # One %-format makes the whole JSON header; literal percent signs of constants are doubled.
@@ -172,20 +154,13 @@ class ResponseTemplate:
         self.code = code
         # No value holds a NUL, which JSON would have to escape: one format makes all texts at once.
         self._values_format = b"\0".join(value.encode() for value in formats.values())
+        self._names, self._constants, self._remark = tuple(formats), dict(constants or {}), remark
         remark_bytes = (remark or "").encode()
-        # The binary header up to extFields; its arguments are those that vary, and in between the constants.
-        self._binary_head = struct.Struct(f">iIhBhiii{len(remark_bytes)}si").pack
-        self._before_opaque = (code, int(LanguageCode.PYTHON), VERSION)
-        self._after_opaque = (FLAG_RESPONSE, len(remark_bytes), remark_bytes)
-        self._binary_fixed_bytes = _BINARY_FIXED_BYTES + len(remark_bytes)
-        keys = [struct.pack(">h", len(name.encode())) + name.encode() for name in formats]
-        constant = codec_binary.encode_map(constants or {})
         self._native = response_encoder(
-            self.json_format, formats, keys, self._before_opaque, self._after_opaque, constant
-        )
-        self._binary_format = b"".join(key.replace(b"%", b"%%") + b"%b%b" for key in keys) + constant.replace(
-            b"%", b"%%"
-        )
+            self.json_format, formats, [struct.pack(">h", len(name.encode())) + name.encode() for name in formats],
+            (code, int(LanguageCode.PYTHON), VERSION), (FLAG_RESPONSE, len(remark_bytes), remark_bytes),
+            codec_binary.encode_map(self._constants),
+        )  # fmt: skip
 
     def frame(self, serialization: int, opaque: int, values: tuple[bytes | int, ...], body_bytes: int = 0) -> bytes:
         """Prefix and header of a frame whose body has `body_bytes`."""
@@ -195,30 +170,13 @@ class ResponseTemplate:
                 return frame
         if serialization == JSON:
             header = self.json_format % (*values, opaque)
-            size = len(header)
-            return _JSON_PREFIX.pack(4 + size + body_bytes, size) + header
-        return self._binary_frame(opaque, values, body_bytes)
-
-    @property
-    def is_native(self) -> bool:
-        """Whether the compiled engine encodes the responses."""
-        return self._native is not None
+        else:
+            texts = (self._values_format % values).decode().split("\0") if values else []
+            fields = dict(zip(self._names, texts, strict=True)) | self._constants
+            header = codec_binary.encode_header(self.code, opaque, FLAG_RESPONSE, self._remark, fields)
+        return frame_prefix(serialization, len(header), body_bytes) + header
 
     @property
     def encoder(self) -> Any:
         """The compiled encoder of these responses; None with pure Python."""
         return self._native
-
-    def _binary_frame(self, opaque: int, values: tuple[bytes | int, ...], body_bytes: int) -> bytes:
-        texts = (self._values_format % values).split(b"\0") if values else []
-        arguments: list[bytes] = []
-        for text in texts:
-            size = len(text)
-            arguments += (_BINARY_LENGTHS[size] if size < 256 else size.to_bytes(4, "big"), text)
-        ext = self._binary_format % tuple(arguments)
-        header_bytes = self._binary_fixed_bytes + len(ext)
-        head = self._binary_head(
-            4 + header_bytes + body_bytes, ROCKETMQ << 24 | header_bytes,
-            *self._before_opaque, opaque, *self._after_opaque, len(ext),
-        )  # fmt: skip
-        return head + ext

@@ -45,11 +45,9 @@ class Waiter(Protocol):
 
     def done(self) -> bool:
         """Whether it waits no longer."""
-        ...
 
     def set_result(self, response: ReceivedResponse, /) -> object:
         """Take the response.  One that waits no longer drops it, or raises InvalidStateError."""
-        ...
 
     def set_exception(self, error: ClientError, /) -> object: ...
 

@@ -43,7 +43,6 @@ class Presenter(Protocol):
 
     def present_again(self) -> None:
         """Present the new token on each open connection."""
-        ...
 
 
 class TokenUnavailable(ClientError):

@@ -17,12 +17,10 @@ from sprocket.common.errors import InvariantError, ProtocolError, RequestError
 from sprocket.common.invariant import invariant
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codec import codec_binary, codec_json
-from sprocket.remoting.codec.typed_binary import BinaryDecoder
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import FLAG_RESPONSE, ReceivedResponse, Request, Response
 from sprocket.remoting.engine import header_decoder
 from sprocket.remoting.framing import (
-    BINARY_CODE_BYTES,
     JSON,
     LONG_PREFIX_BYTES,
     PREFIX_BYTES,
@@ -122,7 +120,6 @@ class FramesChannel(Protocol):
 
     def serve_one(self, handle: Any, request: Request[Any], /) -> None:
         """Let the `Handler` serve a decoded request of this read, and send its response."""
-        ...
 
     def answer_frames(
         self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool,
@@ -133,7 +130,6 @@ class FramesChannel(Protocol):
         Those that were served later (`was_later`) leave at the end of this turn of the loop, so that all of the turn
         are one write; with `at_once` they leave now, because no others follow.
         """
-        ...
 
 
 class GuardedChannel(FramesChannel, Protocol):
@@ -141,7 +137,6 @@ class GuardedChannel(FramesChannel, Protocol):
 
     def proof_of(self, code: int, /) -> "Proof | None":
         """Return what requests of `code` prove to be served without the guard; None if it must see them."""
-        ...
 
 
 class FramesHandler(Protocol):
@@ -152,11 +147,9 @@ class FramesHandler(Protocol):
 
         It may put the work off until `settle`, which it then calls in the next turn of the loop at the latest.
         """
-        ...
 
     def serve_proved(self, frames: Frames, index: int, channel: FramesChannel, proof: object, /) -> int:
         """Do the same behind a guard that has not seen the frames: a frame that does not prove `proof` is left."""
-        ...
 
     @property
     def settle(self) -> Callable[[], None] | None:
@@ -164,7 +157,6 @@ class FramesHandler(Protocol):
 
         None: the handler puts nothing off.
         """
-        ...
 
 
 class CodeFrames:
@@ -224,7 +216,7 @@ class Entry:
     """Route with its decoder.  Its handler asks the route's checks first; without checks it is the route's own."""
 
     __slots__ = (
-        "batch", "binary", "code", "decode", "fields", "frames", "handle", "header", "native", "prefix", "route",
+        "batch", "code", "decode", "fields", "frames", "handle", "header", "native", "prefix", "route",
         "traffic",
     )  # fmt: skip
 
@@ -244,17 +236,15 @@ class Entry:
         self.fields: Any = dict[str, str] if route.header is AllFields else route.header
         request_type = Request[self.fields | None]  # type: ignore[name-defined] # a type made at run time
         self.decode: Callable[[bytes], Request[Any]] = msgspec.json.Decoder(request_type, strict=False).decode
-        # The same for a ROCKETMQ header, or None if its form is unusual.
-        self.binary = BinaryDecoder(None if route.header is AllFields else route.header).request
         # Both in one, compiled; None for other classes, whose requests are too few for it.
         is_hot = route.traffic in _HOT_CLASSES and route.header is not AllFields
         self.native = header_decoder(self.code, route.header) if is_hot else None
 
     def request_of(self, frame: Frame) -> Request[Any] | None:
-        """Return the request of a frame of this code, decoded in Python; None if its header has an unusual form."""
+        """Return the request of a frame of this code; None unless its header is JSON in the usual form."""
         serialization, header, body = frame
         if serialization != JSON:
-            return self.binary(header, body, None)
+            return None
         try:
             request = self.decode(header)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -457,35 +447,22 @@ class RouteTable:
         if self.guard is not None:
             _append_admitted(entry, frames, run)
             return
-        # The innermost loop of a server: `decode` without its calls, and one test of the route.
+        serialization, channel = first[0], run[0].channel
         if entry.native is not None:
-            done = entry.native.run(frames, 0, first[0], run[0].channel, run)
-            frames = frames[done:]
-        decode, code, channel, append = entry.decode, entry.code, run[0].channel, run.append
-        first_serialization, header, _ = first
-        is_prefixed = first_serialization == JSON and bool(entry.prefix) and header.startswith(entry.prefix)
-        prefix = entry.prefix if is_prefixed else header[: 0 if first_serialization == JSON else BINARY_CODE_BYTES]
-        binary = entry.binary if first_serialization != JSON else None
+            frames = frames[entry.native.run(frames, 0, serialization, channel, run) :]
         try:
-            for serialization, header, body in frames:
-                if serialization != first_serialization or not header.startswith(prefix):
+            for frame in frames:
+                if frame[0] != serialization:
                     return
-                if is_prefixed:
-                    request = decode(header)
-                    if request.code == code and not request.flag & FLAG_RESPONSE and request.header is not None:
-                        request.body = body
-                        request.channel = channel
-                        append(request)
-                        continue
-                elif binary is not None and (decoded_request := binary(header, body, channel)) is not None:
-                    append(decoded_request)
-                    continue
-                decoded = self._decode_slowly((serialization, header, body))
-                if isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
-                    return
-                decoded[1].channel = channel
-                append(decoded[1])
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ProtocolError, UnroutableRequest):
+                request = entry.request_of(frame)
+                if request is None:
+                    decoded = self._decode_slowly(frame)
+                    if isinstance(decoded, ReceivedResponse) or decoded[0] is not entry:
+                        return
+                    request = decoded[1]
+                request.channel = channel
+                run.append(request)
+        except (ProtocolError, UnroutableRequest):
             return
 
     def _decode_slowly(self, frame: Frame) -> "Decoded":

@@ -17,7 +17,6 @@ from sprocket.remoting.frames import ResponseTemplate, encode_request, encode_re
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
 from sprocket.remoting.headers.base import to_ext_fields
 from sprocket.remoting.headers.client import UnregisterClientRequestHeader
-from sprocket.remoting.headers.pop import PollingInfoRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable, UnroutableRequest
 
@@ -201,18 +200,6 @@ def test_a_code_that_a_binary_header_cuts_is_known_by_its_low_bits(fields: dict[
     response = RouteTable([route]).decode((ROCKETMQ, answer, b""))
     assert isinstance(response, ReceivedResponse)
     assert response.code == 3447, "of a response nothing is known"
-
-
-def test_a_cut_code_is_known_on_the_fast_path_too() -> None:
-    route = Route(RequestCode.POLLING_INFO, PollingInfoRequestHeader, never, Resource.GROUP, Action.GET)
-    fields = {"consumerGroup": "g", "topic": "t", "queueId": "-1"}
-    header = codec_binary.encode_header(200055, 7, 0, None, fields)
-    entry, request = RouteTable([route]).decode((ROCKETMQ, header, b""))  # type: ignore[misc]
-    assert (request.code, request.header) == (
-        200055,
-        PollingInfoRequestHeader(consumer_group="g", topic="t", queue_id=-1),
-    )
-    assert entry.binary(header, b"", None) == request
 
 
 def test_ext_fields_are_text_and_leave_out_what_is_absent() -> None:

@@ -31,25 +31,12 @@ class Envelope(msgspec.Struct):
     ext_fields: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw(b"null"))
 
 
-class _Usual(msgspec.Struct):
-    """Header of the usual form, decoded in one step."""
-
-    code: Int
-    ext_fields: dict[str, str | None] | None = msgspec.field(name="extFields", default=None)
-    flag: Int = 0
-    language: str | None = None
-    opaque: Int = 0
-    remark: str | None = None
-    version: Int = 0
-
-
 class _WrittenResponse(ReceivedResponse, kw_only=True):
     """Header of a response, whose flag must say so."""
 
     flag: Int = 0
 
 
-_usual_decoder = msgspec.json.Decoder(_Usual, strict=False)
 _envelope_decoder = msgspec.json.Decoder(Envelope, strict=False)
 _response_decoder = msgspec.json.Decoder(_WrittenResponse, strict=False)
 _ext_decoder: msgspec.json.Decoder[dict[str, str | None] | None] = msgspec.json.Decoder(
@@ -64,7 +51,7 @@ _MAX_FIELDS = limits.MAX_EXT_FIELDS
 _NUMBER = re.compile(rb'"(code|flag|opaque)"\s*+:\s*+"?(-?[0-9]{1,18})(?=[",}\s])')
 
 
-def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
+def decode_header(header: bytes) -> tuple[Envelope, dict[str, str]]:
     """Return a header, and its extFields as strings.  Raises ProtocolError."""
     try:
         return _decode_strictly(header)
@@ -75,13 +62,9 @@ def decode_header(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
     return _decode_strictly(allowed)
 
 
-def _decode_strictly(header: bytes) -> tuple[Envelope | _Usual, dict[str, str]]:
-    try:
-        usual = _usual_decoder.decode(header)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        envelope = decode_envelope(header)
-        return envelope, decode_ext_fields(envelope.ext_fields)
-    return usual, _texts(usual.ext_fields or {})
+def _decode_strictly(header: bytes) -> tuple[Envelope, dict[str, str]]:
+    envelope = decode_envelope(header)
+    return envelope, decode_ext_fields(envelope.ext_fields)
 
 
 def address_of(header: bytes) -> tuple[int, int, int] | None:

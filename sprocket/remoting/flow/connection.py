@@ -18,18 +18,15 @@ class ConnectionType(Protocol):
 
     def data_received(self, data: bytes, /) -> None:
         """Serve the frames of a read."""
-        ...
 
     def answer_frames(
         self, request_code: int, count: int, frames: bytes, code: int, read_at: float, *, was_later: bool,
         at_once: bool = False,
     ) -> None:  # fmt: skip
         """Send the responses, with `code`, to `count` requests; see `routes.FramesChannel`."""
-        ...
 
     def proof_of(self, code: int, /) -> "Proof | None":
         """Return what requests of `code` prove to be served without the guard; None if it must see them."""
-        ...
 
 
 class PythonConnection:
