@@ -22,7 +22,7 @@ from broker.send.kernels import send_kernel
 from broker.send.planner import RETRY_MARK, SendPlan, SendPlanner
 from broker.send.replies import Appended, SendReplies, Sent
 from broker.send.send_frames import FramesStore, SendFrames
-from broker.send.send_kinds import SendKind, holds_mark, kind_of
+from broker.send.send_kinds import holds_mark, is_plain
 from broker.timer.recall_handle import handle_of
 from sprocket.common.errors import NoLease, RequestError, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
@@ -136,7 +136,7 @@ class SendProcessor:
                     require_key((text or "").encode("utf-8", "replace"))
                 key, handle = None, b""
                 sys_flag = header.sys_flag | plan.flags
-                if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and kind_of(text))):
+                if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and not is_plain(text))):
                     properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
                     at = properties.rfind(b"UNIQ_KEY\x01")
                     if not at or (at > 0 and properties[at - 1] == 2):
@@ -153,7 +153,7 @@ class SendProcessor:
                             header.born_timestamp, born_host, header.reconsume_times or 0,
                         )  # fmt: skip
                 if not key:
-                    message, key, handle = self._uncommon(request, plan, born_host, suffix)
+                    message, key, handle = self._uncommon(request, plan, born_host)
                     if message.topic == topic:
                         queue_id = message.queue_id  # its priority may have chosen it
                     if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, plan):
@@ -176,22 +176,9 @@ class SendProcessor:
                 self._tags[tag] = code
         return code
 
-    def _uncommon(
-        self, request: Request[Any], plan: SendPlan, born_host: bytes, suffix: bytes
-    ) -> tuple[PendingMessage, bytes, bytes]:
+    def _uncommon(self, request: Request[Any], plan: SendPlan, born_host: bytes) -> tuple[PendingMessage, bytes, bytes]:
         """Return the message of a request that is no batch, its unique key, and its recall handle or nothing."""
-        text, sys_flag, intake = request.header.properties, request.header.sys_flag | plan.flags, self._intake
-        if text and not sys_flag & _SLOW_FLAGS:
-            kind = kind_of(text)
-            if kind is SendKind.HALF:
-                half = intake.halves.message(request, plan, born_host, suffix)
-                if half is not None:
-                    return *half, b""
-            elif kind is SendKind.TIMED and not sys_flag & _SPECIAL_FLAGS:
-                timed = intake.timed.message(request, plan, born_host, suffix)
-                if timed is not None:
-                    return timed
-        message, key = intake.message(request, plan, born_host)
+        message, key = self._intake.message(request, plan, born_host)
         handle = None
         if message.topic == TIMER_TOPIC:
             handle = handle_of(message.properties, self._config.broker.broker_name, key)

@@ -11,9 +11,7 @@ from broker.config.live_config import LiveConfig
 from broker.message_id import UniqueKeys
 from broker.plan.refusals import unknown_group_of_retry
 from broker.send.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
-from broker.send.half_sends import HalfSends
 from broker.send.planner import SendHeader, SendPlan
-from broker.send.timed_sends import TimedSends
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from broker.topic.retry_topics import group_of
@@ -80,8 +78,6 @@ class MessageIntake:
         self._tags_codes = tags_codes
         self._unique_keys = unique_keys
         self.timer = timer
-        self.timed = TimedSends(config, tags_codes, timer)
-        self.halves = HalfSends(config, tags_codes)
 
     @property
     def illegal_remark(self) -> str:

@@ -920,8 +920,8 @@ MUTANTS: Final = (
     Mutant(
         "kind of a send told by its values",
         "broker/send/send_kinds.py",
-        '    r"(?:\\A|\\x02)(DELAY',
-        '    r"(?:\\A|\\x02|\\x01)(DELAY',
+        '(rf"(?:\\A|\\x02)(?:',
+        '(rf"(?:\\A|\\x02|\\x01)(?:',
         "a user value can turn a message into another kind",
         ("tests/broker/send/test_send_kinds.py",),
     ),

@@ -1,5 +1,5 @@
 # Kinds of messages that are stored under another topic first: half messages of transactions, and timed messages.
-# Their twins are `broker/transaction/half_sends.py` and `broker/timer/timed_sends.py`.
+# Their twin is `broker/send/intake.py`.
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
