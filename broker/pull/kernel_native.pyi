@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.plan.table import Plan, PlanTable, Refused
-from broker.pull.kernel import Note
+from broker.pull.kernels import Note
 from broker.pull.planner import PullPlan
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.header_reader_native import HeaderReader

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Kernel of pulls, compiled: from the frames of a turn to the frames of the responses, records included.
 
-Its specification is `kernel.py`.  What a plan says is in C values beside it, so that no pull runs Python code unless its
+Its specification is `PullProcessor`.  What a plan says is in C values beside it, so that no pull runs Python code unless its
 kind is new.
 """
 

@@ -10,8 +10,7 @@ from typing import Final
 from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.pull.kernel import Note
-from broker.pull.kernels import pull_kernel
+from broker.pull.kernels import Note, pull_kernel
 from broker.pull.planner import PullPlanner
 from broker.quota.bucket import Buckets, admits, charge
 from sprocket.common.logs.peer_lines import peer_lines
@@ -43,11 +42,12 @@ class PullFrames:
         self._reads = reads
         self._offsets = offsets
         self._flow = flow
-        self._kernels = {int(route.code): pull_kernel(route, found, planner, reads) for route in routes}
+        kernels = {int(route.code): pull_kernel(route, found, planner, reads) for route in routes}
+        self._kernels = {code: kernel for code, kernel in kernels.items() if kernel is not None}
 
-    def handler(self, code: int) -> FramesHandler:
-        """Return the handler for the pulls of one request code."""
-        return CodeFrames(code, self.serve, prove_code=self.serve)
+    def handler(self, code: int) -> FramesHandler | None:
+        """Return the handler for the pulls of one request code; None with pure Python."""
+        return CodeFrames(code, self.serve, prove_code=self.serve) if code in self._kernels else None
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel, proof: object | None = None) -> int:
         """Serve pulls from `index` on; return how many, 0 if the handler must serve the next one.

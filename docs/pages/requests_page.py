@@ -32,8 +32,7 @@ Written by `make docs` from the planners; do not edit.
 A *plan* is what has been decided about requests before a message is touched. A *planner* makes plans and has all
 rules. A *kernel* has the mechanics and no rules; a *handler* serves one request after the other, and whatever a
 kernel leaves. Both have the same plans, so they give the same results. [engine.md](engine.md) says what is
-compiled. With pure Python, the handlers serve all requests but pulls, whose plain kernel is the specification of
-the compiled one.
+compiled. With pure Python, the handlers serve all requests: they are the specification of the kernels.
 
 {summary}
 

@@ -1,4 +1,4 @@
-"""Transcripts of pulls, through both kernels and the handler."""
+"""Transcripts of pulls, through the kernel and the handler."""
 
 import json
 import zlib
