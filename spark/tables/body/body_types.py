@@ -44,7 +44,6 @@ class BodyDecoder(Protocol):
 
     def decode(self, bodies: pa.Array) -> Decoded:
         """Decode `bodies` (binary) to columns of `fields`."""
-        ...
 
 
 class Binary:

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from spark.tables.body.body_types import Decoded, decode_each, decode_runs
-from spark.tables.body.json_lists import NumberLists, Positions
 from sprocket.common.errors import ConfigError
 
 _RUN_BYTES: Final = 32 * 1024 * 1024
@@ -36,7 +35,6 @@ class Json:
         # Dates are read as text and then converted: the reader would accept numbers as dates.
         self._read = pa.schema([(each.name, _read_as(each.type)) for each in fields])
         self._by_columns = not any(_has_map(each.type) for each in fields)
-        self._lists = NumberLists(fields)
         self._options = pj.ParseOptions(
             explicit_schema=self._read, newlines_in_values=False, unexpected_field_behavior="ignore"
         )
@@ -57,7 +55,7 @@ class Json:
         text = bodies.cast(pa.string())  # JSON is UTF-8
         bodies = _outer_bytes_are_braces(text)
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(bodies)], bodies), "\n")[0].as_buffer()
-        return self._without_lists(bodies, joined) or self._columns(joined, len(bodies))
+        return self._columns(joined, len(bodies))
 
     def _columns(self, text: pa.Buffer, count: int) -> list[pa.Array]:
         """Return the columns of `text`, which is `count` bodies.  Raises ArrowInvalid."""
@@ -70,22 +68,6 @@ class Json:
             column if column.type == each.type else column.cast(each.type)
             for column, each in zip(columns, self.fields, strict=True)
         ]
-
-    def _without_lists(self, bodies: pa.Array, text: pa.Buffer) -> list[pa.Array] | None:
-        """Return the same columns if lists of numbers are much of the text; None if they are not, or after an error."""
-        taken = self._lists.take_out(text, _begins_joined(bodies))
-        if taken is None:
-            return None
-        try:
-            columns = self._columns(taken.rest, len(bodies))
-            for index, field in enumerate(self.fields):
-                if field.name in taken.rows:
-                    columns[index] = taken.column(field, columns[index])
-        except pa.ArrowInvalid:
-            if len(bodies) > 1:
-                raise  # the error names the row, which is then tried alone
-            return None  # reading the whole text gives the reason
-        return None if any(column is None for column in columns) else columns
 
     def _one(self, body: bytes) -> object:
         found = json.loads(body.decode(), parse_float=Decimal)
@@ -108,13 +90,6 @@ def _outer_bytes_are_braces(bodies: pa.Array) -> pa.Array:
         if are_objects.all():
             return found
     raise pa.ArrowInvalid(f"a JSON object is expected: {{ ... }} in row {int(np.argmin(are_objects))}")
-
-
-def _begins_joined(bodies: pa.Array) -> Positions:
-    """Return where each body begins after they are joined with one byte between two."""
-    offsets = np.frombuffer(bodies.buffers()[1], np.int32)[bodies.offset : bodies.offset + len(bodies)]
-    begins: Positions = offsets.astype(np.int64) - offsets[0] + np.arange(len(bodies))
-    return begins
 
 
 def _check_type(name: str, kind: pa.DataType) -> None:
