@@ -26,7 +26,7 @@ from benchmarks.store.recovery import SEGMENT_BYTES, recover, walk, write_log
 from spark.decode.decoder import DecodeOptions
 from store.config.store_config import StoreConfig
 from store.disk.disk import RealDisk
-from store.index.engine import entries_of
+from store.index.key_scan import entries_of
 from store.log.commit_log import CommitLog
 from store.log.log_scan import ChunkScan
 

@@ -26,9 +26,8 @@ MODULES: Final = (
     "sprocket.remoting.flow.connection_native", "sprocket.remoting.frames_native",
     "sprocket.remoting.header_reader_native", "sprocket.remoting.read_frames_native",
     "sprocket.remoting.signatures_native",
-    "store.dispatch.record_intake_native", "store.index.key_scan_native", "store.moves_native",
-    "store.queue.gathered_native", "store.queue.record_filter_native", "store.scan.scan_native",
-    "store.timer.timer_units_native",
+    "store.dispatch.record_intake_native", "store.moves_native", "store.queue.record_filter_native",
+    "store.scan.scan_native", "store.timer.timer_units_native",
 )  # fmt: skip
 # A module imports the package it is in, and a client must not import a store, nor a store a broker.
 _BELOW: Final = {

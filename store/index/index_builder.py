@@ -15,10 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from store.index.engine import entries_of
 from store.index.index_file import IndexDamaged, IndexFile
 from store.index.index_files import IndexFiles
-from store.index.key_scan import IndexEntries
+from store.index.key_scan import IndexEntries, entries_of
 from store.layout import file_name
 from store.log.commit_log import CommitLog
 from store.record.record import Record, decode

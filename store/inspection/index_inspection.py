@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.errors import StoreError
-from store.index.engine import entries_of
-from store.index.key_scan import IndexEntries
+from store.index.key_scan import IndexEntries, entries_of
 from store.inspection.file_view import FileView, list_directory
 from store.inspection.finding import Findings, Severity
 from store.inspection.index_shape import default_slots, slot_count_of

@@ -1,14 +1,9 @@
-"""Records of neighbouring entries of a ConsumeQueue, as one pull sends them.
-
-`gathered` is the compiled function if the engine has it.  `tests/store/queue/test_gathered.py` compares both.
-"""
+"""Records of neighbouring entries of a ConsumeQueue, as one pull sends them."""
 
 import struct
 from functools import cache
 from itertools import accumulate
-from typing import Final, TypeAlias
-
-from sprocket.engine.choice import native
+from typing import TypeAlias
 
 # Size of all records, physical offset of the last one, and their bytes in order.
 Gathered: TypeAlias = tuple[int, int, list[memoryview]]
@@ -20,7 +15,7 @@ def _places_of(count: int) -> struct.Struct:
     return struct.Struct(">" + "qi8x" * count)
 
 
-def gathered_in_python(
+def gathered(
     entries: memoryview,
     position: int,
     count: int,
@@ -54,7 +49,3 @@ def gathered_in_python(
         stop = offset + size
     slices.append(segment[start - base : stop - base])
     return size_bytes, last, [memoryview(b"".join(slices))] if size_bytes <= join_bytes else slices
-
-
-_native: Final = native("store.queue.gathered_native")
-gathered: Final = gathered_in_python if _native is None else _native.gathered

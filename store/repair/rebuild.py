@@ -14,9 +14,9 @@ import numpy as np
 from sprocket.common.files.atomic_file import sync_directory
 from sprocket.remoting.message.topic_names import is_light
 from store.disk.disk import RealDisk
-from store.index.engine import entries_of
 from store.index.index_file import IndexFile, IndexHeader
 from store.index.index_files import NAME_DIGITS
+from store.index.key_scan import entries_of
 from store.inspection.queue_runs import QueueRuns, Run
 from store.layout import CONSUME_QUEUE_UNIT_BYTES, file_name, index_file_bytes
 from store.queue.consume_queue import BLANK_SIZE, ENTRY

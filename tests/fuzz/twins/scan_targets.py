@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT, SysFlag
-from store.index import key_scan
 from store.record.checksum import SEAL_BYTES, masked_crc, seal
 from store.record.record import TagsCodes, blank
 from store.scan import log_walk, record_batches, record_crc, record_scan, tags_scan
@@ -19,10 +18,9 @@ from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 
 try:
-    from store.index import compiled as keys_compiled
     from store.scan import compiled
 except ImportError:  # no C compiler: `tests/engine` says so
-    compiled = keys_compiled = None  # type: ignore[assignment]
+    compiled = None  # type: ignore[assignment]
 
 BASE: Final = 1 << 33
 TAGS_CODES: Final = TagsCodes("1s 5s")
@@ -142,10 +140,6 @@ def compare_parts(data: bytes) -> None:
                 for twin in (record_crc.crcs_hold, compiled.crcs_hold)
             )
             assert pure_holds.tolist() == holds.tolist()
-        ours, twins = key_scan.entries_of(batch), keys_compiled.entries_of(batch)
-        assert [ours.key_hashes.tolist(), ours.physical_offsets.tolist(), ours.store_timestamps.tolist()] == [
-            twins.key_hashes.tolist(), twins.physical_offsets.tolist(), twins.store_timestamps.tolist(),
-        ]  # fmt: skip
         codes = tags_scan.tags_codes_of(batch, TAGS_CODES)
         assert compiled.tags_codes_of(batch, TAGS_CODES).tolist() == codes.tolist()
 

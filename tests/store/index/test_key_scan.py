@@ -1,28 +1,19 @@
 """Keys of a batch equal those of its records parsed one by one, which follow RocketMQ's rules."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.record import SysFlag
-from store.index import key_scan
-from store.index.key_scan import IndexEntries, index_hash, keys_of
+from store.index.key_scan import IndexEntries, entries_of, index_hash, keys_of
 from store.log.log_scan import ChunkScan
 from store.message_store import PendingMessage
 from store.record.record import Record, decode
 from tests.store.insides import commit_log_of
 from tests.store.rig import HOST, Stores, message
 
-try:
-    from store.index import compiled
-except ImportError:  # no C compiler: `tests/engine` says so
-    compiled = None  # type: ignore[assignment]
-
-TWINS = [key_scan, compiled] if compiled is not None else [key_scan]
 UNIQUE = "UNIQ_KEY\x01AC11000100002A139A0C%012X\x02"
 ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
 
@@ -103,8 +94,7 @@ def joined(parts: list[IndexEntries]) -> list[tuple[int, int, int]]:
     ]
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
-def test_batch_equals_record_by_record(twin: Any, tmp_path: Path) -> None:
+def test_batch_equals_record_by_record(tmp_path: Path) -> None:
     stores = Stores(tmp_path)
     stores.fields["mapped_file_size_commit_log"] = 1 << 20
     store = stores.open()
@@ -113,7 +103,7 @@ def test_batch_equals_record_by_record(twin: Any, tmp_path: Path) -> None:
         store.append([unusual(each) for each in range(number, number + 20)])
     in_arrays, one_by_one = [], []
     for found in ChunkScan(commit_log_of(store), 0, check_crc=False):
-        in_arrays.append(twin.entries_of(found))
+        in_arrays.append(entries_of(found))
         for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
             record = decode(found.data[position : position + size])
             assert isinstance(record, Record)
@@ -124,9 +114,8 @@ def test_batch_equals_record_by_record(twin: Any, tmp_path: Path) -> None:
     stores.close(store)
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
 @pytest.mark.parametrize("keys", ["", "KEYS\x01order-%06d\x02"])
-def test_properties_that_look_alike_but_for_some(twin: Any, tmp_path: Path, keys: str) -> None:
+def test_properties_that_look_alike_but_for_some(tmp_path: Path, keys: str) -> None:
     """Records of one producer; some differ from its pattern in one byte that matters."""
     stores = Stores(tmp_path)
     stores.fields["mapped_file_size_commit_log"] = 1 << 20
@@ -148,30 +137,11 @@ def test_properties_that_look_alike_but_for_some(twin: Any, tmp_path: Path, keys
     store.append(messages)
     in_arrays, one_by_one = [], []
     for found in ChunkScan(commit_log_of(store), 0, check_crc=False):
-        in_arrays.append(twin.entries_of(found))
+        in_arrays.append(entries_of(found))
         for position, size in zip(found.positions.tolist(), found.sizes.tolist(), strict=True):
             record = decode(found.data[position : position + size])
             assert isinstance(record, Record)
             one_by_one.append(entries_of_record(record))
     assert joined(in_arrays) == joined(one_by_one)
     assert len(joined(in_arrays)) > 250
-    stores.close(store)
-
-
-@pytest.mark.skipif(compiled is None, reason="the compiled engine is not built: install a C compiler")
-def test_columns_that_name_what_is_not_there(tmp_path: Path) -> None:
-    stores = Stores(tmp_path)
-    store = stores.open()
-    store.append([message(properties=(UNIQUE % 1).encode()) for _ in range(3)])
-    batch = next(iter(ChunkScan(commit_log_of(store), 0, check_crc=False)))
-    for name, value in [
-        ("positions", -1), ("positions", 1 << 40), ("sizes", -1), ("sizes", 1 << 40), ("sizes", (1 << 63) - 1),
-        ("properties_at", -1), ("properties_at", 1 << 40), ("topic_index", -1), ("topic_index", 1),
-    ]:  # fmt: skip
-        column = getattr(batch, name).copy()
-        column[1] = value
-        with pytest.raises(ValueError, match="record 1 is not within"):
-            compiled.entries_of(replace(batch, **{name: column}))
-    with pytest.raises(ValueError, match="different lengths"):
-        compiled.entries_of(replace(batch, sizes=batch.sizes[:1]))
     stores.close(store)
