@@ -34,11 +34,9 @@ class Keys(Protocol):
     @property
     def revision(self) -> Revision:
         """What rises whenever an account or a permission changes."""
-        ...
 
     def secret_key(self, account: str, /) -> str | None:
         """Return the secret key of an account that may sign; None without one."""
-        ...
 
 
 def _sent_to(header: Any) -> Names | None:

@@ -47,7 +47,6 @@ class ControllerConsensus(Consensus, Protocol):
 
         Raises ConsensusError, also while that member is connected or unknown.
         """
-        ...
 
 
 MakeConsensus = Callable[[ControllerConfig, StateMachine, Surroundings], ControllerConsensus]

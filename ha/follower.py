@@ -32,19 +32,15 @@ class Links(Protocol):
 
     async def new_link(self, address: str) -> SlaveLink | None:
         """Return the end of a new connection to `address`; None if that master cannot be followed now."""
-        ...
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context of the connection for the last `new_link`; None for cleartext."""
-        ...
 
     def connected(self, connection: "MasterConnection | None") -> None:
         """Take the open connection to the master; None once it has ended."""
-        ...
 
     def received(self, connection: "MasterConnection") -> None:
         """Continue after a read from the master."""
-        ...
 
 
 class MasterConnection(asyncio.BufferedProtocol):

@@ -42,7 +42,6 @@ class Sessions(Protocol):
     @property
     def rules(self) -> SessionRules | None:
         """Rules of new sessions; None while all slaves speak the plain protocol."""
-        ...
 
 
 class SlaveConnection(asyncio.Protocol):

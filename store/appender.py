@@ -69,7 +69,6 @@ class EncodedRecords(Protocol):
 
         Offsets in a queue begin at its `next_offset`.
         """
-        ...
 
 
 class Batch:

@@ -17,7 +17,6 @@ class Outstanding(Protocol):
 
     def cancel(self) -> object:
         """Cancel the delivery: `done` will not be called.  Some of the messages may have arrived."""
-        ...
 
 
 class Delivery(Protocol):
@@ -28,15 +27,12 @@ class Delivery(Protocol):
 
         Raises what `MessageStore.append` raises; then `done` is not called.
         """
-        ...
 
     def refusals(self, messages: Sequence[PendingMessage]) -> Mapping[int, str]:
         """Return why some of `messages` are over a limit, by index.  Nothing is delivered."""
-        ...
 
     def own_store(self) -> object | None:
         """Return the store that `deliver` appends to at once; None if messages leave the broker."""
-        ...
 
 
 class Appending(Protocol):

@@ -14,19 +14,15 @@ class Worker(Protocol):
 
     def start(self) -> None:
         """Begin to run turns.  A second call does nothing."""
-        ...
 
     def wake(self) -> None:
         """Request a turn that begins after this call.  Cheap if a turn is requested already."""
-        ...
 
     def pace(self, interval_s: float | None) -> None:
         """Change the interval between turns, from the next turn on."""
-        ...
 
     def stop(self) -> None:
         """Wait for a running turn, and run no more."""
-        ...
 
 
 class Workers(Protocol):

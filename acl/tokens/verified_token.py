@@ -12,7 +12,6 @@ class Bearer(Protocol):
 
     def close(self) -> None:
         """End it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,7 +36,6 @@ class ClientChannel(Channel, Protocol):
         self, code: int, header: Header | None = None, body: Buffer = b"", *, timeout_s: float
     ) -> "asyncio.Future[ReceivedResponse]":
         """Send a request; the future gets the response, RemotingTimeout or ConnectionLost."""
-        ...
 
 
 @dataclass(slots=True)

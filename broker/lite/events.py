@@ -30,11 +30,9 @@ class Waiting(Protocol):
 
     def waits(self, client: LiteClient) -> bool:
         """Return whether a pop of the client is held."""
-        ...
 
     def wake(self, client: LiteClient) -> None:
         """Answer a held pop of the client, if any."""
-        ...
 
 
 # An ordered set of queues.

@@ -53,23 +53,18 @@ class SubscriptionListener(Protocol):
 
     def reset(self, group: str, queue: str, option: OffsetOption) -> None:
         """Move the group in a queue."""
-        ...
 
     def subscribed(self, client: LiteClient, queues: Collection[str]) -> None:
         """Note new subscriptions of a client; empty for a client of a wildcard group."""
-        ...
 
     def unsubscribed(self, client: LiteClient, queues: Collection[str]) -> None:
         """Note subscriptions that a client does not have any more."""
-        ...
 
     def left(self, client: LiteClient) -> None:
         """Note that a client is gone, with all its subscriptions."""
-        ...
 
     def evicted(self, client: LiteClient, queue: str) -> None:
         """Tell a client that it does not have `queue` any more."""
-        ...
 
 
 class LiteSubscriptions:

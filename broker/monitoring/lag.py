@@ -67,7 +67,6 @@ class LiteLag(Protocol):
 
     def rows(self, *, with_times: bool) -> Generator[None, None, list[tuple[str, str, int, int]]]:
         """Return group, parent, messages, and the store time, ms, of the oldest one; 0 without one or a wish."""
-        ...
 
 
 class ConsumerLag:

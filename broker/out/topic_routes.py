@@ -44,7 +44,6 @@ class RouteSource(Protocol):
 
     async def topic_route(self, topic: str, /) -> TopicRouteData:
         """Return the route.  Raises TopicNotFound, or another SprocketError without a response."""
-        ...
 
 
 class TopicRoutes:

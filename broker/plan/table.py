@@ -40,12 +40,10 @@ class Plan(Protocol):
     @property
     def is_lasting(self) -> bool:
         """Whether the plan holds until the version rises.  If not, it is for one request."""
-        ...
 
     @property
     def is_for_kernel(self) -> bool:
         """Whether a kernel serves requests with this plan; if not, the handler does."""
-        ...
 
 
 Key = TypeVar("Key")

@@ -35,11 +35,9 @@ class Rule(Protocol):
 
     def after(self, time_ms: int) -> int | None:
         """Return the first fire time after `time_ms`; None without one in the next 50 years."""
-        ...
 
     def newest(self, after_ms: int, until_ms: int, count: int) -> list[int]:
         """Return the last `count` fire times in (`after_ms`, `until_ms`], in order."""
-        ...
 
 
 class Every:

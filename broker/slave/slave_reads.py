@@ -68,7 +68,6 @@ class HeldReads(Protocol):
 
     def wake_all(self) -> None:
         """Answer all held pulls now."""
-        ...
 
 
 class SlaveReads(Service):

@@ -53,15 +53,12 @@ class StateMachine(Protocol):
         Reads no clock and no randomness: times are inside the command.  Never raises: a bad command gets an encoded
         error as its answer.
         """
-        ...
 
     def snapshot(self) -> bytes:
         """Return the whole state, from which `restore` makes an equal one."""
-        ...
 
     def restore(self, snapshot: bytes) -> None:
         """Replace the whole state by that of `snapshot`.  Raises `ValueError` for bytes that are no snapshot."""
-        ...
 
 
 # Called in the event loop's thread after each change, with the leader's id (None if unknown) and the term.
@@ -74,7 +71,6 @@ class Consensus(Protocol):
     @property
     def leader(self) -> str | None:
         """Id of the leader that this member knows; None if it knows none."""
-        ...
 
     @property
     def is_leader(self) -> bool:
@@ -82,12 +78,10 @@ class Consensus(Protocol):
 
         Another member may lead by now: see `confirm_leadership`.
         """
-        ...
 
     @property
     def term(self) -> int:
         """The term, which every election increases.  0 before the first one."""
-        ...
 
     async def propose(self, command: bytes, *, timeout_ms: int) -> bytes:
         """Return the answer of `StateMachine.apply`, after a majority has synced `command`.
@@ -95,22 +89,18 @@ class Consensus(Protocol):
         Raises `NotLeaderError` if the command is certainly not applied, `OutcomeUnknownError` if it may be applied or
         may still be, also after `timeout_ms`, and `ValueError` for a command that is too large.
         """
-        ...
 
     async def confirm_leadership(self, *, timeout_ms: int) -> None:
         """Return once a majority has confirmed, after this call began, that this member leads.
 
         A read of the state after that is linearizable.  Raises `NotLeaderError` otherwise.
         """
-        ...
 
     async def start(self) -> None:
         """Open the files and the port, and take part.
 
         Raises `ConfigError` for wrong members, and `StoreError` for damaged files.
         """
-        ...
 
     async def close(self) -> None:
         """Stop taking part and close files and connections.  Proposals that wait get `OutcomeUnknownError`."""
-        ...

@@ -61,15 +61,12 @@ class Link(Protocol):
     @property
     def claims(self) -> Claims:
         """What the other member said of itself in the greeting."""
-        ...
 
     def send(self, message: Message) -> None:
         """Send `message`, or drop it if the connection is closed."""
-        ...
 
     def abort(self, reason: str) -> None:
         """Close the connection."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -111,11 +108,9 @@ class Peers(Protocol):
 
     async def start(self, inbox: Inbox, claims: Callable[[], Claims], judge: Callable[[Claims], str]) -> None:
         """Put events into `inbox`.  `claims` are this member's; `judge` returns why another one is refused, or ""."""
-        ...
 
     async def close(self) -> None:
         """Close all links."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -65,15 +65,12 @@ class Admission(Protocol):
 
     def prove(self, call: Call, request_name: str) -> None:
         """Check who calls, by the metadata alone."""
-        ...
 
     def permit(self, call: Call, request: Any) -> str | None:
         """Check whether who calls, as `prove` found, may do what `request` asks for; return the account."""
-        ...
 
     def bind(self, call: Call, stream: TelemetryStream) -> None:
         """Let a stream end with the token of who calls, if that proved who it is."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -44,23 +44,18 @@ class Exchange(Protocol):
 
     def peer(self) -> str:
         """Return the client's address: ``ipv4:10.0.0.1:4711`` or ``ipv6:[::1]:4711``."""
-        ...
 
     def invocation_metadata(self) -> Mapping[str, Any] | Iterable[tuple[str, Any]]:
         """Return names and values: str, or bytes where a name ends with ``-bin``."""
-        ...
 
     def time_remaining(self) -> float | None:
         """Return the time to the client's deadline, in s; None without one."""
-        ...
 
     async def read(self) -> Any:
         """Return the next message as bytes, or another object if the client has sent its last."""
-        ...
 
     async def write(self, message: bytes) -> None:
         """Send a message.  It may wait until the client reads."""
-        ...
 
 
 # Undoes what an answer did that the client has not taken.
@@ -103,12 +98,9 @@ class GrpcServer(Protocol):
 
     def listen(self, host: str, port: int, certificate: Certificate | None = None) -> int:
         """Bind a port, with TLS if there is a certificate.  Return its number.  Raises ConfigError."""
-        ...
 
     async def start(self) -> None:
         """Serve.  Raises ConfigError."""
-        ...
 
     async def stop(self) -> None:
         """Take no new calls; those under way have `GRACE_S` to end."""
-        ...

@@ -14,7 +14,6 @@ class Answer(Protocol):
 
     async def __call__(self, part: Any) -> None:
         """Write one part."""
-        ...
 
 
 class WriteLimit:

@@ -58,7 +58,6 @@ class QueueSource(Protocol):
 
     def snapshot(self, strict: bool = True) -> Snapshot:
         """Return what is readable now; without `strict`, only of the brokers that respond."""
-        ...
 
     def at_time(self, queue: QueueId, milliseconds: int, step_back_ms: int, *, is_end: bool = False) -> int:
         """Return the offset of the first message of `queue` stored at `milliseconds` or later, its end without one.
@@ -66,11 +65,9 @@ class QueueSource(Protocol):
         This is right if no store timestamp is more than `step_back_ms` below an earlier one of the queue.  Set `is_end`
         if a read ends there: unreadable messages are then before the result, otherwise after it.
         """
-        ...
 
     def tasks(self, packs: Sequence[Sequence[QueueRange]]) -> Sequence[ReadTask]:
         """Return a task for each list of ranges."""
-        ...
 
     def close(self) -> None: ...
 

@@ -27,11 +27,9 @@ class Workers(Protocol):
     @property
     def processes(self) -> int:
         """Number of tasks that run in parallel."""
-        ...
 
     def run(self, tasks: Sequence[WriteTask]) -> Written:
         """Run all tasks in parallel.  Raises TaskFailed with the first reason."""
-        ...
 
 
 class LocalWorkers:

@@ -137,29 +137,23 @@ class MessageSource(Protocol):
     @property
     def consumer(self) -> Settlement | None:
         """The consumer that acknowledges and rejects its messages."""
-        ...
 
     @property
     def is_dropped(self) -> bool:
         """Whether another member may have the queue by now."""
-        ...
 
     @property
     def is_waiting(self) -> bool:
         """Whether its pull waits for room."""
-        ...
 
     def take(self, message: "ReceivedMessage", now: float, /) -> None:
         """Record that the application got `message` at `now`, monotonic s."""
-        ...
 
     def is_pending(self, message: "ReceivedMessage", /) -> bool:
         """Return whether `message` still waits for its acknowledgement."""
-        ...
 
     def extend(self, message: "ReceivedMessage", counts_from: float, /) -> None:
         """Treat `message` as if the application had got it at `counts_from`, monotonic s."""
-        ...
 
     def acknowledge(self, message: "ReceivedMessage", /) -> bool: ...
 

@@ -86,7 +86,6 @@ class ReadyMessages(Protocol):
 
     def __iter__(self) -> Iterator[PoppedMessage]:
         """Iterate over all that wait."""
-        ...
 
     def popleft(self) -> PoppedMessage: ...
 

@@ -11,11 +11,9 @@ class Clock(Protocol):
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch; may step in either direction."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary start; never steps back.  For timeouts and leases."""
-        ...
 
 
 class SystemClock:

@@ -47,41 +47,33 @@ class DiskFile(Protocol):
     @property
     def view(self) -> memoryview:
         """The whole file, read-only."""
-        ...
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return a copy of `size_bytes` bytes, where a mapping would cost more.  Raises `DiskFailed`."""
-        ...
 
     def write(self, position: int, content: Content) -> None:
         """Write all of `content`, whose items are bytes.
 
         Raises `DiskFull` or `DiskFailed`; then a part of it may be written.
         """
-        ...
 
     def sync(self) -> None:
         """Sync the file: return when all written bytes are on the disk.  Raises `DiskFailed`.  For any thread."""
-        ...
 
     def content_end(self, position: int) -> int:
         """Return one past the last byte from `position` on that is not zero; `position` if all are zero.
 
         Cheap in parts of the file that were never written.  Raises `DiskFailed`.
         """
-        ...
 
     def read_ahead(self, enabled: bool) -> None:
         """Advise the system whether to read ahead of reads of `view`."""
-        ...
 
     def cached_pages(self) -> bytes:
         """Return one byte per page: odd if the page is in the page cache.  For any thread."""
-        ...
 
     def close(self) -> None:
         """Close the descriptor."""
-        ...
 
 
 class DiskLock(Protocol):
@@ -99,85 +91,69 @@ class Disk(Protocol):
         With `preallocate`, reserve its blocks.  The first `sync` of the file also makes its name and those of its
         directories durable.  Raises `DiskFull` or `DiskFailed`; then the file does not exist.
         """
-        ...
 
     def open(self, path: Path, *, preallocate: bool) -> DiskFile:
         """Open an existing file for reading and writing.  Raises `DiskFailed`."""
-        ...
 
     def peek(self, path: Path | str, file_bytes: int, position: int, size_bytes: int) -> bytes | None:
         """Return a part of a file without keeping it open; None without a file of `file_bytes` at `path`.
 
         Raises `DiskFailed` for a file that cannot be opened for reading and writing.
         """
-        ...
 
     def names(self, directory: Path) -> list[str]:
         """Return the names in `directory`, sorted; empty if it does not exist."""
-        ...
 
     def entries(self, directory: Path) -> list[tuple[str, int | None]]:
         """Return (name, size in bytes) of all entries of `directory`, sorted; size None if not a regular file.
 
         Empty if `directory` does not exist.  Raises `DiskFailed`, also if it is a file.
         """
-        ...
 
     def size(self, path: Path) -> int | None:
         """Return the size of a file in bytes; None if it does not exist."""
-        ...
 
     def read(self, path: Path) -> bytes | None:
         """Return the content of a small file; None if it does not exist."""
-        ...
 
     def write_small(self, path: Path, content: bytes) -> None:
         """Write a small file in place and sync it and its directory.  Raises `DiskFull` or `DiskFailed`.
 
         A crash during the write may leave any mixture of old and new content; see `store.disk.sealed_file`.
         """
-        ...
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename a file within its directory, durably; replace an existing `target`.
 
         A crash leaves the old `target` or the new one.  Raises `DiskFull` or `DiskFailed`.
         """
-        ...
 
     def remove_files(self, directory: Path, names: Sequence[str]) -> None:
         """Remove files of `directory`, and `directory` itself if it is empty after that.  Not durable: no sync.
 
         Files that do not exist are ignored.  Raises `DiskFailed`.
         """
-        ...
 
     def remove(self, path: Path) -> None:
         """Remove a file, durably.  A file that does not exist is ignored."""
-        ...
 
     def sync_many(self, files: Sequence[DiskFile]) -> None:
         """Sync `files`, which this disk opened; much faster than one by one if they are many.  Raises `DiskFailed`."""
-        ...
 
     def sync_entries(self, directory: Path) -> None:
         """Make the names in `directory` durable.  A missing directory is ignored.  Raises `DiskFailed`."""
-        ...
 
     def remove_tree(self, directory: Path) -> None:
         """Remove a directory and everything in it, durably.  A missing directory is ignored."""
-        ...
 
     def lock(self, path: Path) -> DiskLock:
         """Lock the lock file; create its directories, durably.
 
         Raises `StoreError` if another process or store holds the lock.
         """
-        ...
 
     def used_ratio(self, path: Path) -> float:
         """Return the used share, 0 to 1, of the file system of `path`; -1 if unknown."""
-        ...
 
 
 class RealDisk:

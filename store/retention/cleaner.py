@@ -78,11 +78,9 @@ class Compacting(Protocol):
 
     def held_from(self) -> int | None:
         """Return the physical offset of the oldest message that is not taken in; None if there is none."""
-        ...
 
     def hurry(self) -> None:
         """Begin a round now, because retention waits."""
-        ...
 
 
 class Cleaner:

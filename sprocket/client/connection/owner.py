@@ -18,15 +18,12 @@ class Owner(Protocol):
 
     def check_open(self) -> None:
         """Raise ClientClosed unless parts may open."""
-        ...
 
     def joined(self, part: Closable, /) -> None:
         """Record that `part` is open."""
-        ...
 
     def left(self, part: Closable, /) -> None:
         """Record that `part` has closed itself."""
-        ...
 
 
 class OpenParts:

@@ -50,7 +50,6 @@ class Subject(Protocol):
 
     def consume_directly(self, message: ReceivedMessage, /) -> Awaitable[ConsumeMessageDirectlyResult] | None:
         """Return None if no handler can consume it."""
-        ...
 
     def committed(self, topic: str, /) -> Mapping[MessageQueue, int]: ...
 

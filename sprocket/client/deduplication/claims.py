@@ -30,22 +30,18 @@ class ClaimStore(Protocol):
     @property
     def lease_s(self) -> float:
         """Return how long a claim lasts, s."""
-        ...
 
     async def claim(self, key: str, owner: str, /) -> Claim:
         """Claim `key` for `owner`.  The holder's own call renews the lease."""
-        ...
 
     async def commit(self, key: str, owner: str, /) -> bool:
         """Record that `owner` handled `key`.
 
         Returns False and changes nothing if the lease ended and another owner claimed or handled the key since.
         """
-        ...
 
     async def release(self, key: str, owner: str, /) -> None:
         """Free `key` if `owner` claimed it and has not handled it."""
-        ...
 
 
 def stored_key(key: str) -> str:

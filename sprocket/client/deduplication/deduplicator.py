@@ -45,11 +45,9 @@ class HandledKeys(Protocol):
 
     async def contains(self, key: str, /) -> bool:
         """Return whether `key` was handled.  If it raises, the message is redelivered."""
-        ...
 
     async def add(self, key: str, /) -> None:
         """Record that `key` was handled.  If this fails, the message is redelivered and handled again."""
-        ...
 
 
 class _WithoutClaims:

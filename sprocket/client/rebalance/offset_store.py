@@ -36,11 +36,9 @@ class OffsetStore(Protocol):
 
     async def read(self, queue: MessageQueue) -> int | None:
         """Return the committed offset, None if there is none.  Raises ClientError if it cannot be read."""
-        ...
 
     async def persist(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         """Commit `offsets`.  Return the queues that succeeded; the next call retries the others."""
-        ...
 
 
 class RemoteBrokerOffsetStore:

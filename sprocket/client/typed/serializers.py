@@ -22,11 +22,9 @@ class Serializer(Protocol[T]):
 
     def encode(self, value: T, /) -> bytes:
         """Return the body of `value`.  May raise anything."""
-        ...
 
     def decode(self, body: bytes, /) -> T:
         """Return the value of `body`.  If it raises, the topic's `Undecodable` says what happens."""
-        ...
 
 
 class BytesSerializer:

@@ -16,7 +16,6 @@ class Receiver(Protocol):
 
     def room(self) -> int:
         """Return how many more messages it takes beyond those in the inbox."""
-        ...
 
 
 class Inbox:
