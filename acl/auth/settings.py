@@ -128,10 +128,15 @@ class AuthSettings(TokenSettings):
 
     def check_auth(self) -> None:
         """Raise ConfigError for invalid settings."""
-        for declared in settings_of(AuthSettings):
-            name, classes = getattr(self, declared.field), declared.metadata.get("classes", ())
-            if classes and name and name not in classes:
-                raise ConfigError(f"{declared.key}: {name!r} cannot be loaded; allowed are {', '.join(classes)}")
+        names = (
+            self.authentication_provider, self.authentication_metadata_provider, self.authentication_strategy,
+            self.authorization_provider, self.authorization_metadata_provider, self.authorization_strategy,
+        )  # fmt: skip
+        declared = [each for each in settings_of(AuthSettings) if "classes" in each.metadata]
+        for each, name in zip(declared, names, strict=True):
+            classes = each.metadata["classes"]
+            if name and name not in classes:
+                raise ConfigError(f"{each.key}: {name!r} cannot be loaded; allowed are {', '.join(classes)}")
         self.check_tokens()
         self.first_users()
         self.codes_without_signature()
