@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 _READY_S: Final = 60.0
 _REPORT_S: Final = 5.0
 _RETRY_S: Final = 5.0
+_REFUSED_S: Final = 15.0
 _MAX_LOG_BYTES: Final = 8 << 20
 _MAX_REPORTED_LOG_CHARS: Final = 64_000
 _MAX_INSTANCES: Final = 256
@@ -140,6 +141,7 @@ class _Deployed:
     """One deployment here.  A change replaces one instance after the other.
 
     If an instance of the new version does not start, the one before starts again, and the others stay as they are.
+    Without one before the start is tried again.
     """
 
     def __init__(self, name: str, machine: Machine, registry: Registry, clock: Clock) -> None:
@@ -174,7 +176,10 @@ class _Deployed:
                     await self._roll(wanted)
                     self._state, self._error = "running", ""
             except (ConfigError, ProcessNotStarted) as error:
-                self._refused = wanted
+                if self._slots and not any(wanted and slot.runs(wanted) for slot in self._slots.values()):
+                    self._refused = wanted
+                else:  # nothing else goes on here, and what it needs may come up later
+                    asyncio.get_running_loop().call_later(_REFUSED_S, self.changed.set)
                 self._state, self._error = "failed", f"version {wanted and wanted.current} does not start: {error}"
                 peer_lines.error(logger, "", "event=function_refused name=%s reason=%r", self._name, self._error)
             except (SprocketError, OSError) as error:

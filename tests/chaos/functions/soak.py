@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -32,6 +33,7 @@ from tests.chaos.functions.counting import Counted, Event
 
 T = TypeVar("T")
 KEYS = 16
+_STUCK_S = 90.0
 _readers = count()
 SOURCE = Path(__file__).with_name("counting.py")
 
@@ -59,6 +61,13 @@ class Instances:
     def end(self, index: int, how: signal.Signals) -> None:
         """End one."""
         self._children[index].end(how)
+
+    def revive(self) -> None:
+        """Start those again that have ended by themselves: one that starts while the broker is down does so."""
+        for child in self._children:
+            if child.exit_status is not None:
+                child.end(signal.SIGTERM)
+                child.launch()
 
     async def double(self, index: int, pause_s: float) -> None:
         """Start another process as this instance, which owns what the first one owns; kill the first one later."""
@@ -132,6 +141,7 @@ async def soak(folder: Path, kills: int, seed: int, many: int, per_s: int, *, ki
                 await all_of(mq, "Counted", Counted, 1, 0)  # it works
                 for number in range(kills):
                     await asyncio.sleep(dice.uniform(0.1, 1.5))
+                    instances.revive()
                     victim, how = dice.randrange(many), dice.choices(("killed", "doubled", "broker"), (4, 2, 1))[0]
                     if how == "broker" and kills_broker:
                         await asyncio.to_thread(broker.kill)
@@ -145,7 +155,7 @@ async def soak(folder: Path, kills: int, seed: int, many: int, per_s: int, *, ki
                 stop.set()
                 sent = await feeding
                 inputs = await all_of(mq, "Events", Event, sent, 1.0)
-                outputs, dead = await effects(mq, len(inputs))
+                outputs, dead = await effects(mq, len(inputs), instances.revive)
             finally:
                 feeding.cancel()
                 for index in range(many):
@@ -155,16 +165,22 @@ async def soak(folder: Path, kills: int, seed: int, many: int, per_s: int, *, ki
     return problems if len(inputs) == sent else [*problems, f"{sent} sent, but {len(inputs)} inputs"]
 
 
-async def effects(mq: sprocket.Connection, many: int) -> tuple[list[Counted], list[Event]]:
+async def effects(
+    mq: sprocket.Connection, many: int, look: Callable[[], None]
+) -> tuple[list[Counted], list[Event]]:  # fmt: skip
     """Return outputs and dead letters, when they are `many` together, and what comes after them."""
-    async with asyncio.timeout(180):
-        while True:
-            tables = [(await mq.admin.topic_stats(topic)).offset_table for topic in ("Counted", "%DLQ%counting")]
-            numbers = [sum(one.max_offset for one in table.values()) for table in tables]
-            if sum(numbers) >= many:
-                outputs = await all_of(mq, "Counted", Counted, numbers[0], 2.0)
-                return outputs, await all_of(mq, "%DLQ%counting", Event, numbers[1], 1.0)
-            await asyncio.sleep(0.2)
+    numbers, moved_at = [0, 0], time.monotonic()
+    while time.monotonic() - moved_at < _STUCK_S:
+        tables = [(await mq.admin.topic_stats(topic)).offset_table for topic in ("Counted", "%DLQ%counting")]
+        before, numbers = numbers, [sum(one.max_offset for one in table.values()) for table in tables]
+        if numbers != before:
+            moved_at = time.monotonic()
+        if sum(numbers) >= many:
+            outputs = await all_of(mq, "Counted", Counted, numbers[0], 2.0)
+            return outputs, await all_of(mq, "%DLQ%counting", Event, numbers[1], 1.0)
+        look()
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"{many} inputs, and for {_STUCK_S:g} s no more than {numbers} outputs and dead letters")
 
 
 def main() -> int:
