@@ -5,8 +5,8 @@ source's queue has.  So the map of offsets is exact again before the queue is co
 """
 
 import logging
-from collections.abc import AsyncIterator
-from itertools import takewhile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import islice, takewhile
 from typing import Final
 
 from replicate.ends import Bounds, SourceEnd
@@ -22,6 +22,9 @@ MAX_MESSAGES: Final = 1_000_000  # of each end
 MAX_BYTES: Final = 512 * 1024 * 1024
 # Looks at an end that brings nothing.
 _MAX_IDLE: Final = 5
+# Messages between two pauses, in which the loop serves others.
+_PAGE: Final = 256
+_PAUSE_S: Final = 0.001
 
 
 class _NotRead(Exception):
@@ -31,11 +34,15 @@ class _NotRead(Exception):
 class PlaceReader:
     """Reader of the places of copies of `queue` in `target`, and of echoes in `source`."""
 
-    def __init__(self, queue: SourceQueue, target: str, source: SourceEnd, copies: SourceEnd) -> None:
+    def __init__(
+        self, queue: SourceQueue, target: str, source: SourceEnd, copies: SourceEnd,
+        pause: Callable[[float], Awaitable[None]],
+    ) -> None:  # fmt: skip
         self._queue = queue
         self._target = target
         self._source = source
         self._copies = copies
+        self._pause = pause
         self._left, self._left_bytes = MAX_MESSAGES, MAX_BYTES
 
     async def read(self, stretch: Stretch, position: Position, source: Bounds) -> None:
@@ -79,7 +86,7 @@ class PlaceReader:
         idle = 0
         while begin < limit:
             ready = await end.messages()
-            some = list(takewhile(lambda message: message.queue_offset < limit, ready))
+            some = list(islice(takewhile(lambda message: message.queue_offset < limit, ready), _PAGE))
             if ready and not some:
                 return
             idle = 0 if some else idle + 1
@@ -88,6 +95,7 @@ class PlaceReader:
             if idle == _MAX_IDLE or min(self._left, self._left_bytes) < 0:
                 raise _NotRead("an end brings no message" if idle else "it is too long")
             end.drop(len(some))
+            await self._pause(_PAUSE_S)
             for message in some:
                 begin = message.queue_offset + 1
                 yield message

@@ -57,7 +57,7 @@ class QueueCopier:
         self._first = checkpoint
         self._source = source
         self._target = target
-        self._places = PlaceReader(queue, rules.target, source, copies)
+        self._places = PlaceReader(queue, rules.target, source, copies, rules.pause)
         self._rules = rules
         self._clock = clock
         self._missed, self._refused, self._copied_ms = checkpoint.missed, checkpoint.refused, checkpoint.copied_ms

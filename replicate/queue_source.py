@@ -122,11 +122,12 @@ class QueueSource:
 
         Raises OffsetGone when the broker has not the offset any more.
         """
-        read = self._read
-        if not read.ready:
+        read, clock = self._read, self._instance.clock
+        ends_s = clock.monotonic() + _IDLE_S
+        while not read.ready and (left_s := ends_s - clock.monotonic()) > 0:
             if self._is_gone:
-                raise OffsetGone(f"{self._queue.topic}: the source has no message at {read.next_offset}")
-            await self._arrived.wait(_IDLE_S)
+                raise OffsetGone(f"{self._queue.topic}: there is no message at {read.next_offset}")
+            await self._arrived.wait(left_s)  # also for a range that has another one before it
         return read.ready
 
     def drop(self, count: int) -> None:
