@@ -121,7 +121,7 @@ class LogReader(DataSourceReader):
         part = partition.compacted
         if part is not None:
             with store_rights():
-                options = self._options.decoding(part.store.broker_name)
+                options = self._options.decoding(part.broker_name)
                 for arrays, count in read_compacted(part, self._columns, self._rows, options):
                     yield record_batch(arrays, count, schema)
         keeper = LeaseKeeper(partition.leases)

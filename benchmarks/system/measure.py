@@ -122,9 +122,10 @@ def _measure(running: engines.Running, workload: Workload, report: Report, *, qu
 
 
 def _measure_once(running: engines.Running, topic: str, workload: Workload, report: Report) -> Measurement:
-    own, broker, machine = time.process_time(), process.cpu_s(running.broker_pid), process.machine_busy_s()
+    broker = process.cpu_with_children_s(running.broker_pid)
+    own, machine = time.process_time(), process.machine_busy_s()
     result = generator.run(running.address, topic, workload, report.seconds, report.loop, running.access)
-    used = process.cpu_s(running.broker_pid) - broker
+    used = process.cpu_with_children_s(running.broker_pid) - broker
     others = process.machine_busy_s() - machine - used - (time.process_time() - own)
     return Measurement(
         rate=result.rate,

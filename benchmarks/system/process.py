@@ -4,6 +4,7 @@ import os
 import platform
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,15 @@ def cpu_s(pid: int) -> float:
     """Processor seconds of all threads so far, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def cpu_with_children_s(pid: int) -> float:
+    """Processor seconds so far of a process, of its children, and of those that have ended."""
+    with suppress(FileNotFoundError):  # it ended meanwhile
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")).split()
+        return sum(map(int, fields[11:15])) / _TICKS_PER_S + sum(cpu_with_children_s(int(child)) for child in children)
+    return 0.0
 
 
 def machine_busy_s() -> float:

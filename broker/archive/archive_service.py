@@ -1,12 +1,13 @@
 """The archive of a broker: a master uploads, a slave waits for its master, and both keep what is not archived yet.
 
 Nothing of it is on the way of a send or of a start: one task in the event loop waits for the object store, and what
-takes time (scans, compression, hashes) runs in a thread.  A store that fails delays the archive.  Then the local disk
-keeps the log, and above diskSpaceWarningLevelRatio sends are refused: a message that was acknowledged is never dropped
-for room.
+takes time (scans, compression, hashes) runs in a process of its own.  A store that fails delays the archive.  Then the
+local disk keeps the log, and above diskSpaceWarningLevelRatio sends are refused: a message that was acknowledged is
+never dropped for room.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Final
@@ -24,6 +25,7 @@ from store.tier.archive_writer import ArchiveWriter, Fenced
 from store.tier.group_store import GroupStore
 from store.tier.manifest import MAX_BYTES, NAME, Manifest, decode
 from store.tier.object_store import NotFound
+from store.tier.segment_process import SegmentProcess
 
 _log = logging.getLogger(__name__)
 _IDLE_S: Final = 1.0
@@ -31,6 +33,8 @@ _TABLES_S: Final = 60.0
 _FOLLOW_S: Final = 30.0
 _FIRST_DELAY_S: Final = 1.0
 _MAX_DELAY_S: Final = 60.0
+# The process that packs segments has about 60 MiB, and takes 0.3 s to start.
+_PACKER_IDLE_S: Final = 60.0
 
 
 class ArchiveService(Service):
@@ -92,14 +96,22 @@ class ArchiveService(Service):
     # A master
 
     async def _lead(self, archive: GroupStore) -> None:
-        core, delay_s, is_claimed, tables_due_s = self._core, _FIRST_DELAY_S, False, 0.0
+        core = self._core
         last = None if self._epochs is None else self._epochs.history.last
-        names = core.config.broker
+        names, store = core.config.broker, core.config.store
+        packer = SegmentProcess(
+            store.commit_log_path, store.mapped_file_size_commit_log, store.message_delay_level
+        )  # fmt: skip
         writer = ArchiveWriter(
             archive, self._log, core.clock, group=(names.broker_cluster_name, names.broker_name),
             epoch=0 if last is None else last.number, incarnation=f"{core.random_below(1 << 64):016x}",
-            delay_levels=core.config.store.message_delay_level, in_thread=asyncio.to_thread,
+            segments=packer.segment, in_thread=asyncio.to_thread,
         )  # fmt: skip
+        with contextlib.closing(packer):
+            await self._upload(writer, packer)
+
+    async def _upload(self, writer: ArchiveWriter, packer: SegmentProcess) -> None:
+        core, delay_s, is_claimed, tables_due_s, busy_s = self._core, _FIRST_DELAY_S, False, 0.0, 0.0
         while True:
             try:
                 if self._holds_lease is not None and not self._holds_lease():
@@ -127,8 +139,13 @@ class ArchiveService(Service):
                 continue
             delay_s = _FIRST_DELAY_S
             self._succeeded()
-            if not is_busy:
-                await pause(_IDLE_S)
+            now_s = core.clock.monotonic()
+            if is_busy:
+                busy_s = now_s
+                continue
+            if now_s - busy_s > _PACKER_IDLE_S:
+                await asyncio.to_thread(packer.close)
+            await pause(_IDLE_S)
 
     async def _note(self, manifest: Manifest, uploaded_messages: int) -> None:
         if manifest is self._noted:

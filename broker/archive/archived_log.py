@@ -1,6 +1,6 @@
 """The broker's log, topics and tables as the writer of the archive sees them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,11 +10,14 @@ from sprocket.common.errors import StoreError
 from sprocket.remoting.bodies.topic import TopicConfig
 from store.backup.tables import definition_tables, offset_tables
 from store.compaction.manifest import Part, compacted_parts
-from store.layout import file_name
 from store.record.record import store_timestamp_of
+from store.retention.rules import Watermarks
+from store.tier.segment_writer import Kept
 from store.tier.upload_plan import ArchiveRules, LogView
 
 _HOUR_MS: Final = 3_600_000
+# Sends go before uploads until so much waits, or the disk is so full that files should be removed.
+_PATIENT_BYTES: Final = 4 << 30
 
 
 class ArchivedLog:
@@ -42,8 +45,12 @@ class ArchivedLog:
         return ArchiveRules(
             store.tiered_store_file_reserved_time * _HOUR_MS, self._reserved(),
             store.commit_log_rolling_interval * _HOUR_MS, store.commit_log_rolling_minimum_size,
-            store.tiered_store_delete_file_enable, self._core.store.compaction.topics,
+            store.tiered_store_delete_file_enable, self._patient_bytes(), self._core.store.compaction.topics,
         )  # fmt: skip
+
+    def _patient_bytes(self) -> int:
+        used = self._core.store.disk.used_ratio(self._core.config.store.commit_log_path)
+        return _PATIENT_BYTES if used < Watermarks.of(self._core.config.store).max_used else 0
 
     def _reserved(self) -> dict[str, int]:
         if self._reserved_ms is None:
@@ -51,11 +58,9 @@ class ArchivedLog:
             self._reserved_ms = {name: value * _HOUR_MS for name, value in hours.items() if value is not None}
         return self._reserved_ms
 
-    def keeps(self) -> Callable[[str], bool]:
+    def kept(self) -> Kept:
         """Return which topics are archived, as settings and topics are now."""
-        if self._core.config.store.tiered_store_all_topics:
-            return lambda topic: True
-        return frozenset(self._reserved()).__contains__
+        return Kept(None if self._core.config.store.tiered_store_all_topics else frozenset(self._reserved()))
 
     def store_time_at(self, offset: int) -> int:
         """Return the store time, ms, of the record at `offset`; -1 if there is none."""
@@ -64,15 +69,6 @@ class ArchivedLog:
         except StoreError:
             return -1  # the end of a file, or damage, which the upload will report
         return -1 if record is None else store_timestamp_of(record)
-
-    def read(self, offset: int, size_bytes: int) -> bytes:
-        """Return a copy of a part of one CommitLog file; for any thread."""
-        config = self._core.config.store
-        file_bytes = config.mapped_file_size_commit_log
-        position = offset % file_bytes
-        path = config.commit_log_path / file_name(offset - position)
-        # With a descriptor of its own: the log's are closed when a file is removed.
-        return self._core.store.disk.peek(path, file_bytes, position, size_bytes) or b""
 
     def tables(self) -> dict[str, bytes]:
         """Return the broker's small files, as a backup has them; for any thread."""

@@ -9,7 +9,7 @@ from spark.decode.columns import nearest
 from spark.options.bucket_options import BucketSettings
 from spark.rows.filters import RowFilter
 from sprocket.common.errors import ConfigError
-from store.tier.manifest import Manifest, SegmentEntry
+from store.tier.manifest import CompactedEntry, Manifest, SegmentEntry
 from store.tier.open_archive import open_archives
 from store.tier.remote_store import Access, RemoteStore, open_store
 
@@ -18,23 +18,37 @@ _MIN_TASK_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True)
-class BucketPart:
-    """Part `number` of `count` equal ones of a segment's log blocks; `topics` are those that may be read.
-
-    `url` is the group's folder.
-    """
+class _OfGroup:
+    """Something in the archive of a broker group, whose folder is `url`."""
 
     settings: BucketSettings
     url: str
     broker_name: str
+
+    def open(self) -> RemoteStore:
+        """Return the object store."""
+        return open_store(self.url, access_of(self.settings))
+
+
+@dataclass(frozen=True)
+class BucketPart(_OfGroup):
+    """Part `number` of `count` equal ones of a segment's log blocks; `topics` are those that may be read."""
+
     segment: SegmentEntry
     topics: frozenset[str]
     number: int
     count: int
 
-    def open(self) -> RemoteStore:
-        """Return the object store."""
-        return open_store(self.url, access_of(self.settings))
+
+@dataclass(frozen=True)
+class BucketTable(_OfGroup):
+    """A part of a compacted queue; its records before the physical offset `log_begin` are to be read.
+
+    From there on the segments have the topic's messages.
+    """
+
+    entry: CompactedEntry
+    log_begin: int
 
 
 def now_ms() -> int:
@@ -62,11 +76,12 @@ def manifests(settings: BucketSettings) -> list[tuple[str, Manifest]]:
 
 def plan(
     settings: BucketSettings, rows: RowFilter, min_partitions: int, max_clock_step_back_ms: int
-) -> list[BucketPart]:
+) -> list[BucketPart | BucketTable]:
     """Return the parts to read, one for each task.
 
-    A segment is left out if no topic in it is wanted, or no message in it was stored within the times.  Raises
-    ConfigError for a topic that no archive knows.
+    A segment is left out if no topic in it is wanted, or no message in it was stored within the times.  Of compacted
+    topics what their queues keep from before the segments is read as well.  Raises ConfigError for a topic that no
+    archive knows.
     """
     archives = manifests(settings)
     _check_topics(archives, rows.topics or frozenset())
@@ -83,19 +98,37 @@ def plan(
             )
             if topics and not is_late and not is_early:
                 kept.append((url, manifest, segment, topics))
+    tables = [
+        BucketTable(settings, url, manifest.broker, entry, _begin_of(manifest, entry.topic, moment_ms))
+        for url, manifest in archives
+        for entry in manifest.compacted
+        if entry.part.records and rows.may_have(entry.topic)
+    ]
     if not kept:
-        return []
+        return [*tables]
     most = max(_MIN_TASK_BYTES, sum(segment.size_bytes for _, _, segment, _ in kept) // min_partitions)
-    return [
+    parts = [
         BucketPart(settings, url, manifest.broker, segment, topics, number, count)
         for url, manifest, segment, topics in kept
         for count in [-(-segment.size_bytes // most)]
         for number in range(count)
     ]
+    return [*tables, *parts]
+
+
+def _begin_of(manifest: Manifest, topic: str, moment_ms: int) -> int:
+    """Return the physical offset from which on the segments have the topic's messages."""
+    starts = (
+        segment.start
+        for segment in manifest.segments
+        if topic in segment.topics and manifest.is_readable(segment, topic, moment_ms)
+    )
+    return min(starts, default=manifest.uploaded_end)
 
 
 def _check_topics(archives: list[tuple[str, Manifest]], topics: frozenset[str]) -> None:
-    known = sorted({topic for _, manifest in archives for segment in manifest.segments for topic in segment.topics})
+    found = {topic for _, manifest in archives for segment in manifest.segments for topic in segment.topics}
+    known = sorted(found | {entry.topic for _, manifest in archives for entry in manifest.compacted})
     for topic in sorted(topics.difference(known)):
         raise ConfigError(
             f"no archive has the topic {topic!r}{nearest(topic, known)}; there are {', '.join(known[:10])}"

@@ -4,16 +4,20 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
 
-from spark.bucket.plan import BucketPart
+from spark.bucket.plan import BucketPart, BucketTable
 from spark.decode.decoder import CHUNK_ROWS, DecodeOptions
+from spark.read.compacted import CompactedPart, read_compacted
 from spark.rows.chunk_rows import Rows, chunk_rows, options_for
 from spark.rows.filters import RowFilter
 from spark.wire.records import PulledChunk, PulledSegment
 from store.repair.filler import FILLER_TOPIC
+from store.tier.compacted_object import write_part
 from store.tier.reads.steps import read_block, read_footer
 from store.tier.remote_store import RemoteStore
 from store.tier.segment_object import Footer, LogBlock, units_in
@@ -25,12 +29,20 @@ _FILLER: Final = FILLER_TOPIC.decode()
 _SPARSE_SHARE: Final = 1 / 16
 
 
-def read_part(part: BucketPart, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
+def read_rows(
+    part: BucketPart | BucketTable, columns: Sequence[str], rows: RowFilter, options: DecodeOptions
+) -> Iterator[Rows]:
     """Yield (one array per column, number of rows) for each chunk with rows that pass `rows`.
 
-    Raises an `ObjectStoreError`: `Damaged` for a block that is not what was uploaded, `NotFound` for a segment that was
+    Raises an `ObjectStoreError`: `Damaged` for a block that is not what was uploaded, `NotFound` for an object that was
     deleted since the query was planned.
     """
+    if isinstance(part, BucketTable):
+        return _read_table(part, columns, rows, options)
+    return _read_part(part, columns, rows, options)
+
+
+def _read_part(part: BucketPart, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
     options = options_for(columns, options)
     with asyncio.Runner() as runner:
         objects = part.open()
@@ -42,6 +54,14 @@ def read_part(part: BucketPart, columns: Sequence[str], rows: RowFilter, options
                 if part.segment.dropped or len(part.topics) < len(part.segment.topics):
                     _keep_topics(chunk, part.topics)
                 yield from chunk_rows(chunk, columns, rows, options)
+
+
+def _read_table(table: BucketTable, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
+    # Its object has no index, so all of it comes to a folder.
+    with TemporaryDirectory(prefix="sprocket-spark-") as folder:
+        asyncio.run(write_part(table.open(), table.entry, Path(folder)))
+        part = CompactedPart(table.broker_name, Path(folder), table.entry.part, table.log_begin)
+        yield from read_compacted(part, columns, rows, options)
 
 
 def _keep_topics(chunk: PulledChunk, topics: frozenset[str]) -> None:

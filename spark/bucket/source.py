@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark.bucket.plan import BucketPart, plan
-from spark.bucket.reader import read_part
+from spark.bucket.plan import BucketPart, BucketTable, plan
+from spark.bucket.reader import read_rows
 from spark.options.source_options import SourceOptions
 from spark.rows.filters import RowFilter
 from spark.rows.row_batches import checked_columns, record_batch
@@ -20,7 +20,7 @@ from spark.rows.row_batches import checked_columns, record_batch
 class BucketPartition(InputPartition):
     """Work of one task; None if there is nothing to read."""
 
-    part: BucketPart | None
+    part: BucketPart | BucketTable | None
 
 
 class BucketReader(DataSourceReader):
@@ -45,7 +45,7 @@ class BucketReader(DataSourceReader):
         if part is None:
             return
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        for arrays, count in read_part(part, self._columns, self._rows, self._options.decoding(part.broker_name)):
+        for arrays, count in read_rows(part, self._columns, self._rows, self._options.decoding(part.broker_name)):
             yield record_batch(arrays, count, schema)
 
 

@@ -26,7 +26,7 @@ _WINDOW_BYTES: Final = 8 * 1024 * 1024
 class CompactedPart:
     """A part of a compacted queue in `directory`; its records before the physical offset `log_begin` are to be read."""
 
-    store: StoreDirectory
+    broker_name: str
     directory: Path
     part: Part
     log_begin: int
@@ -35,7 +35,7 @@ class CompactedPart:
 def parts_before(store: StoreDirectory, log_begin: int, rows: RowFilter) -> list[CompactedPart]:
     """Return the parts of the queues that `rows` may want.  Raises `StoreError` for a damaged manifest."""
     return [
-        CompactedPart(store, directory, part, log_begin)
+        CompactedPart(store.broker_name, directory, part, log_begin)
         for (topic, _), (directory, parts) in compacted_parts(store.root).items()
         for part in parts
         if part.records and rows.may_have(topic)

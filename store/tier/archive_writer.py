@@ -12,6 +12,7 @@ what is there decides, not the answer.
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +20,6 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.common.logs.peer_lines import peer_lines
 from store.compaction.manifest import Part
-from store.record.record import TagsCodes
 from store.retention.rules import RetentionClock
 from store.tier.compacted_object import OpenedPart
 from store.tier.manifest import (
@@ -33,15 +33,36 @@ from store.tier.manifest import (
     decode,
     empty,
 )
-from store.tier.object_store import Conflict, Damaged, NotFound, ObjectStore, ObjectStoreError, Unavailable, Version
-from store.tier.segment_writer import LogPart, SegmentWriter, Written
+from store.tier.object_store import (
+    Conflict,
+    Damaged,
+    NotFound,
+    ObjectStore,
+    ObjectStoreError,
+    Refused,
+    Unavailable,
+    Version,
+)
+from store.tier.segment_writer import Kept, LogPart, SegmentPieces, Written
 from store.tier.tables_object import encode_tables
-from store.tier.upload_plan import ArchiveRules, Delete, LogView, Rest, SetReserves, Upload, next_step, next_upload
+from store.tier.upload_plan import (
+    ArchiveRules,
+    Delete,
+    LogView,
+    Rest,
+    SetReserves,
+    Upload,
+    is_urgent,
+    next_step,
+    next_upload,
+)
 
 _log = logging.getLogger(__name__)
 
 # Calls a function in a thread, with its arguments; `asyncio.to_thread`.
 InThread = Callable[..., Awaitable[Any]]
+# Returns the object of a part of the log, with the topics that are archived.
+Segments = Callable[[LogPart, Kept], SegmentPieces]
 
 
 class Fenced(StoreError):
@@ -53,9 +74,7 @@ class OtherLog(StoreError):
 
 
 class ArchiveSource(Protocol):
-    """What the writer needs of the broker.  `read`, `tables` and `compacted` are for any thread, the others for the
-    owner's.
-    """
+    """What the writer needs of the broker.  `tables` and `compacted` are for any thread, the others for the owner's."""
 
     def view(self) -> LogView:
         """Return the log as it is now."""
@@ -69,12 +88,8 @@ class ArchiveSource(Protocol):
         """Return the store time, ms, of the record at `offset`; -1 if there is none."""
         ...
 
-    def keeps(self) -> Callable[[str], bool]:
-        """Return which topics are archived, for any thread."""
-        ...
-
-    def read(self, offset: int, size_bytes: int) -> bytes:
-        """Return a copy of `size_bytes` bytes of one CommitLog file; fewer if they are not there."""
+    def kept(self) -> Kept:
+        """Return which topics are archived."""
         ...
 
     def tables(self) -> dict[str, bytes]:
@@ -104,12 +119,12 @@ class ArchiveWriter:
         group: tuple[str, str],
         epoch: int,
         incarnation: str,
-        delay_levels: str,
+        segments: Segments,
         in_thread: InThread,
     ) -> None:
         self._store, self._source, self._clock = store, source, clock
         self._group, self._epoch, self._incarnation = group, epoch, incarnation
-        self._delay_levels = delay_levels
+        self._segments = segments
         self._in_thread = in_thread
         self._retention_clock = RetentionClock(clock)
         self._encoder = ManifestEncoder()
@@ -143,8 +158,28 @@ class ArchiveWriter:
         if agreed < manifest.uploaded_end:
             _log.warning("event=archive_cut from=%d to=%d", manifest.uploaded_end, agreed)
             manifest = manifest.cut(agreed, self._clock.wall_ms())
+        await self._check_conditions()
         await self._commit(manifest.claimed(self._epoch, self._incarnation, self._clock.wall_ms()))
         _log.info("event=archive_claimed epoch=%d uploaded_end=%d", self._epoch, self.manifest.uploaded_end)
+
+    async def _check_conditions(self) -> None:
+        """Raise `Refused` if the store ignores the version that a put expects: then nothing stops a replaced master."""
+        key = self._new_key("conditions", 0)
+        try:
+            first = await self._store.put_if(key, b"1", None)
+            await self._store.put_if(key, b"2", first)
+            for expected in (None, first):
+                with suppress(Conflict):
+                    await self._store.put_if(key, b"3", expected)
+                    raise Refused(
+                        f"{key}: the store ignores conditions of a put (If-None-Match, If-Match, generation), so two "
+                        "masters could write one archive: use a store that supports them"
+                    )
+            await self._store.delete(key)
+        except Refused:
+            raise
+        except ObjectStoreError as error:
+            peer_lines.warning(_log, "", "event=archive_conditions_not_checked reason=%r", str(error))
 
     async def _read(self) -> Manifest:
         try:
@@ -174,7 +209,7 @@ class ArchiveWriter:
             if entry.end > view.end_offset:
                 continue
             compared = True
-            if await self._in_thread(self._log_hash, entry, view.segment_bytes) == entry.log_sha256:
+            if await self._log_hash(entry, view.segment_bytes) == entry.log_sha256:
                 is_last = entry is manifest.segments[-1]
                 return manifest.uploaded_end if is_last else entry.end
         begins_later = not compared and view.min_offset and view.end_offset >= manifest.uploaded_end
@@ -185,12 +220,13 @@ class ArchiveWriter:
             f"{view.end_offset}, has no part that is equal: restore the store from the archive, or use another folder"
         )
 
-    def _log_hash(self, entry: SegmentEntry, segment_bytes: int) -> str:
+    async def _log_hash(self, entry: SegmentEntry, segment_bytes: int) -> str:
         file_end = entry.start - entry.start % segment_bytes + segment_bytes
-        writer = self._writer(LogPart(entry.start, entry.end, file_end), lambda topic: False)
-        for _ in writer:
+        segment = self._segments(LogPart(entry.start, entry.end, file_end), Kept(frozenset()))
+        segment.hurry()
+        async for _ in self._pieces(segment, entry.start, []):
             pass
-        return writer.written.log_sha256
+        return segment.written.log_sha256
 
     # Steps
 
@@ -221,15 +257,15 @@ class ArchiveWriter:
         if part.start > self.manifest.uploaded_end and self.manifest.segments:
             _log.warning("event=archive_gap from=%d to=%d", self.manifest.uploaded_end, part.start)
         key = self._new_key("segments", part.start)
-        writer = self._writer(part, self._source.keeps())
+        segment = self._segments(part, self._source.kept())
         faults: list[StoreError] = []
         try:
-            await self._store.put(key, self._pieces(writer, faults))
+            await self._store.put(key, self._pieces(segment, part.start, faults))
         except ObjectStoreError:
             if faults:
                 raise faults[0] from None  # the log could not be read: no fault of the store
             raise
-        written = writer.written
+        written = segment.written
         if written.end <= part.start:
             await self._store.delete(key)
             return False
@@ -239,13 +275,12 @@ class ArchiveWriter:
         self.uploaded_messages += written.records
         return True
 
-    def _writer(self, part: LogPart, keeps: Callable[[str], bool]) -> SegmentWriter:
-        return SegmentWriter(part, self._source.read, keeps, TagsCodes(self._delay_levels))
-
-    async def _pieces(self, writer: SegmentWriter, faults: list[StoreError]) -> AsyncIterator[bytes]:
-        pieces = iter(writer)
+    async def _pieces(self, segment: SegmentPieces, start: int, faults: list[StoreError]) -> AsyncIterator[bytes]:
+        pieces = iter(segment)
         try:
             while (piece := await self._in_thread(next, pieces, None)) is not None:
+                if is_urgent(self._source.view(), self._source.rules(), start):
+                    segment.hurry()
                 yield piece
         except StoreError as error:
             faults.append(error)
@@ -281,16 +316,16 @@ class ArchiveWriter:
         archived of a queue stays if this broker's parts begin later: it was a slave with an empty store once, and the
         archive has what only the compacted form of another master had.
         """
-        compacted_end, manifest, keeps = self._source.compacted_end(), self.manifest, self._source.keeps()
+        compacted_end, manifest, kept = self._source.compacted_end(), self.manifest, self._source.kept()
         compacted = self._source.rules().compacted
         there: dict[tuple[str, int], list[CompactedEntry]] = {}
         for entry in manifest.compacted:
             there.setdefault((entry.topic, entry.queue_id), []).append(entry)
         found = await self._in_thread(self._source.compacted)
         for key in sorted(found.keys() | there.keys()):
-            directory, parts = found.get(key, (Path(), ())) if keeps(key[0]) else (Path(), ())
+            directory, parts = found.get(key, (Path(), ())) if kept(key[0]) else (Path(), ())
             known = {entry.part: entry for entry in there.get(key, ())}
-            if key[0] in compacted and keeps(key[0]) and _begins_later(parts, list(known)):
+            if key[0] in compacted and kept(key[0]) and _begins_later(parts, list(known)):
                 peer_lines.warning(_log, "", "event=archived_table_kept topic=%s queue=%d reason=has_less", *key)
                 compacted_end = min(compacted_end, max(part.log_end for part in known))
             elif any(part.log_end > manifest.uploaded_end for part in parts):

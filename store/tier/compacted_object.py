@@ -3,6 +3,8 @@
 A sequence of blocks: the size of a zstd frame (4 bytes, big-endian), and the frame, of up to 1 MiB of content.
 """
 
+import asyncio
+import hashlib
 import os
 import struct
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +15,8 @@ from sprocket.common.files.regular_file import open_regular
 from store.compaction.manifest import Part
 from store.disk.real_file import as_store_error
 from store.tier.compression import compress, decompress
-from store.tier.object_store import Damaged
+from store.tier.manifest import CompactedEntry
+from store.tier.object_store import Damaged, ObjectStore
 
 _BLOCK_BYTES: Final = 1 << 20
 _MAX_PACKED_BYTES: Final = 2 << 20
@@ -69,3 +72,31 @@ async def contents(pieces: AsyncIterator[bytes], key: str) -> AsyncIterator[byte
             del pending[:end]
     if pending:
         raise Damaged(f"{key}: ends within a block")
+
+
+async def write_part(objects: ObjectStore, entry: CompactedEntry, directory: Path) -> list[Path]:
+    """Write the files of a part, as they were on the broker's disk, and sync them.  Return their paths.
+
+    Raises `Damaged`, or another `ObjectStoreError`.
+    """
+    paths = [directory / name for name in entry.part.file_names]
+    (log_bytes, queue_bytes), digest, at = entry.part.file_bytes, hashlib.sha256(), 0
+
+    async def hashed() -> AsyncIterator[bytes]:
+        async for piece in objects.stream(entry.key):
+            digest.update(piece)
+            yield piece
+
+    with paths[0].open("wb") as log, paths[1].open("wb") as queue:
+        async for content in contents(hashed(), entry.key):
+            # A block is of one file.
+            await asyncio.to_thread((log if at < log_bytes else queue).write, content)
+            at += len(content)
+            if at > log_bytes + queue_bytes:
+                break  # a small object may say that it has any number of bytes
+        if at != log_bytes + queue_bytes or digest.hexdigest() != entry.sha256:
+            raise Damaged(f"{entry.key}: is not what was uploaded")
+        for file in (log, queue):
+            file.flush()
+            await asyncio.to_thread(os.fsync, file.fileno())
+    return paths

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
+# Where the environment names the server, if it is not the vendor's.
+_ENDPOINTS: Final = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL"}
 # Pieces of an upload in parts: S3 wants at least 5 MiB.  Memory of one upload is a few times this.
 _PART_BYTES: Final = 8 << 20
 _PARTS_AT_ONCE: Final = 3
@@ -83,7 +85,7 @@ def open_store(url: str, access: Access | None = None) -> "RemoteStore":
 
 def _client(url: str, scheme: str, access: Access) -> "Client":
     from obstore.exceptions import BaseError
-    from obstore.store import MemoryStore, from_url
+    from obstore.store import AzureStore, MemoryStore, from_url
 
     if scheme == "memory":
         return MemoryStore()
@@ -100,16 +102,31 @@ def _client(url: str, scheme: str, access: Access) -> "Client":
         raise ConfigError(
             f"{url}: objectStoreEndpoint and the keys beside it are for s3://; others use the environment"
         )
+    endpoint = access.endpoint or os.environ.get(_ENDPOINTS.get(scheme, ""), "")
     options: Any = {
         "timeout": timedelta(seconds=access.timeout_s),
         "connect_timeout": timedelta(seconds=min(5.0, access.timeout_s)),
-        "allow_http": access.endpoint.startswith("http://"),
+        "allow_http": endpoint.startswith("http://"),
     }
     retries: Any = {"max_retries": access.max_retries, "retry_timeout": timedelta(seconds=access.timeout_s)}
     try:
+        if scheme == "az":
+            account, container, folder = _azure_place(url)
+            return AzureStore(
+                container, prefix=folder or None, account_name=account, client_options=options, retry_config=retries
+            )  # fmt: skip
         return from_url(url, config=config or None, client_options=options, retry_config=retries)
     except (BaseError, ValueError) as error:
         raise ConfigError(f"{url}: {_first_line(error)}") from error
+
+
+def _azure_place(url: str) -> tuple[str, str, str]:
+    """Return account, container and folder.  obstore would take the account for the container."""
+    parts = urlsplit(url)
+    container, _, folder = parts.path.strip("/").partition("/")
+    if not container:
+        raise ConfigError(f"{url}: names no container: az://account/container/folder")
+    return parts.netloc, container, unquote(folder)
 
 
 class RemoteStore:

@@ -7,9 +7,7 @@ one blank.
 """
 
 import asyncio
-import hashlib
 import os
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -22,9 +20,9 @@ from store.compaction.manifest import Manifest as CompactedQueue
 from store.layout import file_name
 from store.record.record import blank
 from store.repair.filler import closing_blank, fillers
-from store.tier.compacted_object import contents
+from store.tier.compacted_object import write_part
 from store.tier.manifest import MAX_BYTES as MAX_MANIFEST_BYTES
-from store.tier.manifest import NAME, CompactedEntry, Manifest, SegmentEntry, decode
+from store.tier.manifest import NAME, Manifest, SegmentEntry, decode
 from store.tier.object_store import Damaged, NotFound, ObjectStore, Unavailable
 from store.tier.partial_restore import PartialRestore, write_mark
 from store.tier.reads.steps import read_block, read_footer
@@ -184,7 +182,8 @@ class ArchiveRestore:
         for entry in self._manifest.compacted:
             directory = building / DIRECTORY / entry.topic / str(entry.queue_id)
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            written += await self._part(directory, entry)
+            written += await write_part(self._objects, entry, directory)
+            self._progress(entry.size_bytes)
             queues.setdefault(directory, []).append(entry.part)
             restored.compacted += entry.part.records
         for directory, parts in queues.items():
@@ -193,27 +192,3 @@ class ArchiveRestore:
             write_file(directory / MANIFEST, encode_manifest(CompactedQueue(tuple(parts))), 0o600)
             written.append(directory / MANIFEST)
         return written
-
-    async def _part(self, directory: Path, entry: CompactedEntry) -> list[Path]:
-        paths = [directory / name for name in entry.part.file_names]
-        (log_bytes, queue_bytes), digest, at = entry.part.file_bytes, hashlib.sha256(), 0
-
-        async def hashed() -> AsyncIterator[bytes]:
-            async for piece in self._objects.stream(entry.key):
-                digest.update(piece)
-                yield piece
-
-        with paths[0].open("wb") as log, paths[1].open("wb") as queue:
-            async for content in contents(hashed(), entry.key):
-                # A block is of one file.
-                await asyncio.to_thread((log if at < log_bytes else queue).write, content)
-                at += len(content)
-                if at > log_bytes + queue_bytes:
-                    break  # a small object may say that it has any number of bytes
-            if at != log_bytes + queue_bytes or digest.hexdigest() != entry.sha256:
-                raise Damaged(f"{entry.key}: is not what was uploaded")
-            for file in (log, queue):
-                file.flush()
-                await asyncio.to_thread(os.fsync, file.fileno())
-        self._progress(entry.size_bytes)
-        return paths

@@ -7,7 +7,7 @@ blocks between those of the log.
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sprocket.common.errors import StoreError
 from sprocket.remoting.message.properties import INNER_NUM, encoded_name
 from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID
-from store.index.key_scan import entries_of
+from store.index.engine import entries_of
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_DTYPE
 from store.queue.inner_batch import message_count
 from store.queue.multi_dispatch import NAMES, dispatches, places
@@ -27,7 +27,7 @@ from store.scan.queue_codes import queue_codes_of
 from store.scan.record_batch import RecordBatch
 from store.scan.record_fields import store_timestamps
 from store.scan.record_scan import UNFINISHED, RecordScan, ScanEnd, Stop
-from store.tier.compression import compress, short_hash
+from store.tier.compression import compressor, short_hash
 from store.tier.manifest import MAX_LISTED_QUEUES, QueueRange
 from store.tier.segment_object import (
     FORMAT,
@@ -46,7 +46,11 @@ BLOCK_BYTES: Final = 1 << 20
 # Entries kept before they are written as blocks: 20 bytes each, and about as much again to sort them.
 _HELD_ENTRIES: Final = 512 * 1024
 _BLOCK_ENTRIES: Final = 64 * 1024
+# As many as a block has of small records: the arrays of a batch cost the same for any number.
+_BATCH_RECORDS: Final = 16 * 1024
 _INNER_NUM: Final = encoded_name(INNER_NUM)
+# With this both that name and `NAMES` begin.
+_INNER: Final = b"INNER_"
 _DROPPED_TEXT: Final = b"The message that was here is not archived. "
 # One held queue entry: where it goes, then the fields of both kinds of units.
 _HELD: Final = np.dtype(
@@ -61,6 +65,16 @@ ReadLog = Callable[[int, int], bytes]
 
 class LogDamaged(StoreError):
     """A part of the log that should be uploaded holds bytes that are not a record."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Which topics are archived: `topics`; None: all."""
+
+    topics: frozenset[str] | None = None
+
+    def __call__(self, topic: str) -> bool:
+        """Return whether `topic` is archived."""
+        return self.topics is None or topic in self.topics
 
 
 class LogPart(NamedTuple):
@@ -91,8 +105,26 @@ class Written(NamedTuple):
     queues: list[QueueRange] | None
 
 
+class SegmentPieces(Protocol):
+    """One object.  Iterate once over its bytes, in worker threads, then ask `written`.
+
+    The iteration raises `LogDamaged`, or a `StoreError` if the log cannot be read.
+    """
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    @property
+    def written(self) -> Written:
+        """What was written; only after the iteration has ended."""
+        ...
+
+    def hurry(self) -> None:
+        """Go on without regard for other work, from now on.  For the owner's thread."""
+        ...
+
+
 class SegmentWriter:
-    """Writer of one object.  Iterate once over the bytes of the object, then ask `written`.
+    """Writer of one object: `SegmentPieces` in this process.
 
     `keeps` says which topics are archived; records of others are replaced.
     """
@@ -108,6 +140,7 @@ class SegmentWriter:
         held_entries: int = _HELD_ENTRIES,
     ) -> None:
         self._part, self._read, self._keeps, self._tags_codes = part, read, keeps, tags_codes
+        self._compress = compressor()
         self._block_bytes, self._held_entries = block_bytes, held_entries
         self._position = 0
         self._hash, self._log_hash = hashlib.sha256(), hashlib.sha256()
@@ -129,6 +162,9 @@ class SegmentWriter:
         assert self._written is not None, "the object is not complete"
         return self._written
 
+    def hurry(self) -> None:
+        """Do nothing: it has no other priority than this process."""
+
     def __iter__(self) -> Iterator[bytes]:
         """Return the bytes of the object, block by block.  Raises `LogDamaged`, or what the read raises."""
         part, at = self._part, self._part.start
@@ -148,7 +184,7 @@ class SegmentWriter:
             FORMAT, part.start, at, self._log[-1].end if self._log else part.start, self._log, list(self._topics),
             self._queues, self._runs, self._keys,
         )  # fmt: skip
-        packed_footer = compress(msgspec.msgpack.encode(footer))
+        packed_footer = self._compress(msgspec.msgpack.encode(footer))
         tail = packed_footer + TRAILER.pack(MAGIC, len(packed_footer))
         self._count(tail)
         ranges = footer.queue_ranges()
@@ -161,25 +197,29 @@ class SegmentWriter:
 
     # The log
 
-    def _whole_records(self, at: int) -> tuple[bytearray, int, bool]:
+    def _whole_records(self, at: int) -> tuple[memoryview, int, bool]:
         """Return the next records, where to continue, and whether the part ends there."""
         part, wanted = self._part, self._block_bytes
         while True:
-            content = bytearray(self._read(at, min(wanted, part.end - at)))
+            content = self._read(at, min(wanted, part.end - at))
             if len(content) < min(wanted, part.end - at):
                 raise LogDamaged(f"the log has no bytes at {at + len(content)}, but they should be uploaded")
-            scan = RecordScan(memoryview(bytes(content)), at, part.file_end - at, check_crc=True)
-            taken = 0
+            scan = RecordScan(
+                memoryview(content), at, part.file_end - at, check_crc=True, first_walk_bytes=len(content),
+                batch_records=_BATCH_RECORDS,
+            )  # fmt: skip
+            taken, fillers = 0, list[tuple[int, bytes]]()
             for batch in scan:
-                self._take(batch, at, content)
+                fillers += self._take(batch, content, at)
                 taken = batch.end_offset - at
+            records = _replaced(content, at, fillers)[:taken]
             stop, reached = scan.end, at + len(content) >= part.end
             if stop.stop is Stop.BLANK:
-                return content[:taken], part.file_end, True
+                return records, part.file_end, True
             if stop.stop not in UNFINISHED:
                 raise LogDamaged(f"physical offset {at + stop.position}: {stop.reason}")
             if taken or reached:
-                return content[:taken], at + taken, reached
+                return records, at + taken, reached
             wanted = self._larger(stop, wanted)
 
     def _larger(self, stop: ScanEnd, wanted: int) -> int:
@@ -187,30 +227,35 @@ class SegmentWriter:
             raise LogDamaged(f"physical offset {self._part.start}: {stop.reason}")
         return wanted * 2
 
-    def _take(self, batch: RecordBatch, at: int, content: bytearray) -> None:
-        """Note the records of `batch` and replace those that are not archived.
+    def _take(self, batch: RecordBatch, content: bytes, at: int) -> list[tuple[int, bytes]]:
+        """Note the records of `batch`.  Return what replaces those that are not archived, by physical offset.
 
-        `content` is the log from `at` on; the data of `batch` are a copy of it.
+        `content` is the log from `at` on.
         """
         first, last = int(batch.positions[0]), int(batch.positions[-1] + batch.sizes[-1])
         # The hash is that of the log as it is, before records are replaced.
         self._log_hash.update(batch.data[first:last])
         kept = np.array([self._keeps(topic) for topic in batch.topics], np.bool_)[batch.topic_index]
         times = store_timestamps(batch)
-        for record in np.flatnonzero(~kept).tolist():
-            offset, size = batch.base + int(batch.positions[record]), int(batch.sizes[record])
-            content[offset - at : offset - at + size] = filler(offset, size, int(times[record]), _DROPPED_TEXT)
         records = int(np.count_nonzero(kept))
         self._dropped += len(batch) - records
         if records:
             self._records += records
             self._first_ms = self._first_ms or int(times[kept][0])
             self._last_ms = max(self._last_ms, int(times[kept].max()))
-            self._hold(batch, kept, times)
+            place = batch.begin_offset - at, batch.end_offset - at
+            # Searched at once: few logs have any.
+            is_unusual = content.find(_INNER, *place) >= 0
+            self._hold(batch, kept, times, is_unusual=is_unusual)
+        return [
+            (offset, filler(offset, size, int(times[record]), _DROPPED_TEXT))
+            for record in np.flatnonzero(~kept).tolist()
+            for offset, size in [(batch.base + int(batch.positions[record]), int(batch.sizes[record]))]
+        ]
 
     # Queue and key entries
 
-    def _hold(self, batch: RecordBatch, kept: npt.NDArray[np.bool_], times: Integers) -> None:
+    def _hold(self, batch: RecordBatch, kept: npt.NDArray[np.bool_], times: Integers, *, is_unusual: bool) -> None:
         """Hold the entries of the records `kept`."""
         # A name is noted only if the topic is archived: names can be secrets too.
         numbers = np.array([self._number_of(topic) if self._keeps(topic) else -1 for topic in batch.topics], np.int32)
@@ -221,8 +266,7 @@ class SegmentWriter:
         held["physical_offset"] = batch.positions[records] + batch.base
         held["tags_code"] = queue_codes_of(batch, self._tags_codes)[records]
         held["store_timestamp"] = times[records]
-        content = bytes(batch.data[int(batch.positions[0]) : int(batch.positions[-1] + batch.sizes[-1])])
-        if _INNER_NUM in content or NAMES in content:
+        if is_unusual:
             held = np.concatenate((held, self._unusual(batch, records.tolist(), held)))
         self._held.append(held)
         entries = entries_of(batch)
@@ -295,8 +339,8 @@ class SegmentWriter:
         self._queues.append(block)
         return packed
 
-    def _block(self, content: bytes | bytearray) -> tuple[Block, bytes]:
-        packed = compress(content)
+    def _block(self, content: bytes | memoryview) -> tuple[Block, bytes]:
+        packed = self._compress(content)
         block = Block(self._position, len(packed), len(content), short_hash(packed))
         self._count(packed)
         return block, packed
@@ -304,6 +348,16 @@ class SegmentWriter:
     def _count(self, written: bytes) -> None:
         self._position += len(written)
         self._hash.update(written)
+
+
+def _replaced(content: bytes, at: int, fillers: list[tuple[int, bytes]]) -> memoryview:
+    """Return `content`, the log from `at` on, with `fillers` at their physical offsets."""
+    if not fillers:
+        return memoryview(content)
+    changed = bytearray(content)
+    for offset, new in fillers:
+        changed[offset - at : offset - at + len(new)] = new
+    return memoryview(changed)
 
 
 def _units(held: Entries, *, is_batch: bool) -> Entries:

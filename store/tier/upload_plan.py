@@ -34,7 +34,13 @@ class ArchiveRules:
     rolling_interval_ms: int  # 0: never
     rolling_min_bytes: int
     deletes: bool
+    patient_bytes: int = 0  # uploads that are behind by no more let other work go first
     compacted: frozenset[str] = frozenset()  # topics of which the archive keeps the last message of each key
+
+
+def is_urgent(log: LogView, rules: ArchiveRules, start: int) -> bool:
+    """Return whether an upload from `start` on must go on without regard for sends."""
+    return log.safe_offset - start > rules.patient_bytes
 
 
 class Upload(NamedTuple):

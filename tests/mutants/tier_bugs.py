@@ -42,8 +42,8 @@ TIER_MUTANTS: Final = (
     Mutant(
         "not archived records are uploaded",
         "store/tier/segment_writer.py",
-        "            content[offset - at : offset - at + size] = filler(",
-        "            _ = filler(",
+        "        changed[offset - at : offset - at + len(new)] = new\n",
+        "        pass\n",
         "messages leave the machine that must not",
         ("tests/store/tier/test_segment_object.py",),
     ),

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark.bucket.plan import plan
-from spark.bucket.reader import read_part
+from spark.bucket.plan import BucketPart, plan
+from spark.bucket.reader import read_rows
 from spark.options.source_options import SourceOptions, read_options
 from spark.rows.filters import RowFilter
 from sprocket.common.errors import ConfigError
@@ -16,6 +16,10 @@ from store.message_store import MessageStore
 from store.tier.manifest import NAME, encode, folder_of
 from store.tier.object_store import Damaged
 from store.tier.remote_store import RemoteStore, open_store
+from tests.broker.archive.test_archive_service import served
+from tests.broker.archive.test_archived_tables import STORE, close_file, prices
+from tests.broker.archive.test_archived_tables import archived as archived_as
+from tests.broker.rig import TOPIC
 from tests.store.reading import read_queue
 from tests.store.rig import Stores, message
 from tests.store.tier.reads.read_rig import archive
@@ -68,9 +72,9 @@ def rows_of(url: str, columns: Sequence[str] = COLUMNS, **options: str) -> tuple
     found: list[dict[str, Any]] = []
     parts = plan(given.bucket, rows, given.min_partitions, given.max_clock_step_back_ms)
     for part in parts:
-        for arrays, _ in read_part(part, columns, rows, given.decoding(part.broker_name)):
+        for arrays, _ in read_rows(part, columns, rows, given.decoding(part.broker_name)):
             found += pa.RecordBatch.from_arrays(arrays, names=list(columns)).to_pylist()
-    return found, len({part.segment.key for part in parts})
+    return found, len({part.segment.key for part in parts if isinstance(part, BucketPart)})
 
 
 def keys(rows: list[dict[str, Any]]) -> list[tuple[int, int, bytes]]:
@@ -156,3 +160,16 @@ async def test_what_cannot_be_read_is_refused_by_name(stores: Stores, tmp_path: 
     await made.objects.put(infos[0].key, bytes(content))
     with pytest.raises(Damaged):
         await in_thread(made.url)
+
+
+async def test_a_table_is_read_also_when_the_segments_have_no_log_of_it(tmp_path: Path) -> None:
+    async with served(tmp_path, **STORE) as one:
+        await prices(one)
+        await archived_as(tmp_path, one, lambda manifest: manifest.compacted)
+        await close_file(one)
+        await archived_as(
+            tmp_path, one, lambda manifest: all(TOPIC not in one.topics for one in manifest.segments), 600
+        )
+    rows, segments = await in_thread(f"file://{tmp_path}/bucket", ("keys", "body"), subscribe=TOPIC)
+    assert {row["keys"]: row["body"] for row in rows if row["body"]} == {"a": b"3", "b": b"2"}
+    assert segments == 0

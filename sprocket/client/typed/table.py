@@ -320,14 +320,26 @@ class Table(Mapping[str, T], Generic[T]):
         return await self._send(key, body, timeout_s)
 
     async def delete(self, key: str, *, timeout_s: float | None = None) -> SendResult:
-        """Send the deletion of `key`, whether the table has it or not.  Raises as `Producer.send`."""
-        return await self._send(key, b"", timeout_s)
+        """Send the deletion of `key`, whether the table has it or not; return that of the key's queue.
 
-    async def _send(self, key: str, body: bytes, timeout_s: float | None) -> SendResult:
+        A key that has moved is deleted in its earlier queues too: else its value from there would be back when brokers
+        remove the deletion.  The table knows these queues once it was started.  Raises as `Producer.send`; then some of
+        the deletions may have been sent.
+        """
+        queues = self._rows.queues_of(key)
+        result = await self._send(key, b"", timeout_s)
+        for queue in queues - {(result.queue.broker_name, result.queue.queue_id)}:
+            await self._send(key, b"", timeout_s, self._readers[queue].queue)
+        return result
+
+    async def _send(
+        self, key: str, body: bytes, timeout_s: float | None, queue: MessageQueue | None = None
+    ) -> SendResult:
         if not key:
             raise IllegalMessage(f"table of {self.topic}: the key is empty")
         message = Message(self.topic, body, keys=key)
-        return await self._producer().send(message, sharding_key=key, timeout_s=timeout_s)
+        sharding_key = key if queue is None else None
+        return await self._producer().send(message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s)
 
 
 class _Watch:

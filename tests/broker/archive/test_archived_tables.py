@@ -14,7 +14,7 @@ from tests.broker.rig import TOPIC, create, running_broker
 from tests.broker.test_compacted_topics import create_compacted, pulled
 from tests.broker.topic.test_topic_retention import SEGMENT_BYTES, Served
 
-_STORE: dict[str, Any] = {
+STORE: dict[str, Any] = {
     "compaction_schedule_internal": 100, "tiered_store_file_reserved_time": 1,
     "tiered_store_delete_file_interval": 1000,
 }  # fmt: skip
@@ -64,7 +64,7 @@ async def restored(root: Path, folder: str = "again") -> Restored:
 
 
 async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_of_it(tmp_path: Path) -> None:
-    async with served(tmp_path, **_STORE) as one:
+    async with served(tmp_path, **STORE) as one:
         await prices(one)
         await archived(tmp_path, one, lambda manifest: manifest.compacted)
         # An hour later nothing of the topic is left in the archive's log.
@@ -83,7 +83,7 @@ async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_
 
 
 async def test_the_archive_keeps_the_log_of_a_table_that_is_not_compacted_yet(tmp_path: Path) -> None:
-    async with served(tmp_path, **_STORE | {"compaction_schedule_internal": 10**12}) as one:
+    async with served(tmp_path, **STORE | {"compaction_schedule_internal": 10**12}) as one:
         await create_compacted(one.client)
         await one.client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic="Other"))
         await one.client.send(b"1", KEYS="a")
@@ -101,7 +101,7 @@ async def test_the_archive_keeps_the_log_of_a_table_that_is_not_compacted_yet(tm
 
 
 async def test_a_damaged_table_is_found_forgotten_and_uploaded_again(tmp_path: Path) -> None:
-    async with served(tmp_path, **_STORE) as one:
+    async with served(tmp_path, **STORE) as one:
         await prices(one)
         await archived(tmp_path, one, lambda manifest: manifest.compacted)
     archive = await open_archive(f"file://{tmp_path}/bucket")
@@ -112,6 +112,6 @@ async def test_a_damaged_table_is_found_forgotten_and_uploaded_again(tmp_path: P
     assert [finding.kind for finding in check.findings.kept] == ["compacted"]
     manifest = await repair(archive.objects, archive.manifest, archive.version, check.lost, 1)
     assert manifest.compacted == []
-    async with served(tmp_path, **_STORE) as one:
+    async with served(tmp_path, **STORE) as one:
         again = await archived(tmp_path, one, lambda manifest: manifest.compacted)
         assert again.compacted[0].part == entry.part

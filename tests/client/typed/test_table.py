@@ -69,6 +69,20 @@ async def test_a_second_start_returns_no_earlier_than_the_table_is_read(
     await table.close()
 
 
+async def test_a_key_that_moved_is_deleted_in_all_its_queues(prices: tuple[sprocket.Connection, str]) -> None:
+    mq, name = prices
+    async with mq.table(name, Price) as table:
+        there = (await table.put("a", Price(1))).queue
+        earlier = sprocket.MessageQueue(name, there.broker_name, (there.queue_id + 1) % 4)
+        moved = await mq.producer().send(Message(name, b'{"amount": 2}', keys="a"), queue=earlier)
+        await table.at_least(moved, timeout_s=30)
+        await table.put("a", Price(3))
+        await table.at_least(await table.delete("a"), timeout_s=30)
+        assert "a" not in table
+    ends = (await mq.admin.topic_stats(name)).offset_table
+    assert (ends[earlier].max_offset, ends[there].max_offset) == (2, 3)
+
+
 async def test_a_watch_gives_each_change_once_with_the_last_value(prices: tuple[sprocket.Connection, str]) -> None:
     mq, name = prices
     async with mq.table(name, Price) as table:
@@ -184,6 +198,23 @@ def test_a_deletion_holds_against_an_older_value_that_is_read_later() -> None:
     assert not rows.by_key
     rows.put("a", row(2, queue=1, stored_ms=30))
     assert rows.by_key["a"].value == 2
+
+
+def test_queues_with_a_value_of_a_key_are_known_whatever_the_order_of_reading() -> None:
+    old, new, gone = row(1, queue=0, stored_ms=10), row(2, queue=1, stored_ms=20), Row(None, ("broker-a", 1), 5, 30)
+    for steps in ((old, new, gone), (new, old, gone), (new, gone, old)):
+        rows: Rows[int] = Rows(lambda key: None)
+        for step in steps:
+            if step.value is None:
+                rows.delete("a", Row(None, *step[1:]))
+            else:
+                rows.put("a", Row(step.value, *step[1:]))
+        assert not rows.by_key
+        assert rows.queues_of("a") == {("broker-a", 0)}
+        rows.delete("a", Row(None, ("broker-a", 0), 6, 25))
+        assert not rows.queues_of("a")
+        rows.put("a", row(3, queue=0, stored_ms=40))
+        assert rows.queues_of("a") == {("broker-a", 0)}
 
 
 def test_what_came_from_a_queue_is_forgotten_when_it_is_read_again() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 from store.compaction.manifest import Part, compacted_parts
 from store.message_store import MessageStore
-from store.record.record import store_timestamp_of
+from store.record.record import TagsCodes, store_timestamp_of
 from store.tier.archive_writer import ArchiveWriter
 from store.tier.manifest import NAME, Manifest, decode
 from store.tier.object_store import ObjectStore
+from store.tier.segment_writer import Kept, SegmentWriter
 from store.tier.tables_object import decode_tables
 from store.tier.upload_plan import ArchiveRules, LogView
 from tests.clock import ManualClock
@@ -37,7 +38,7 @@ class FakeSource:
         self.min_offset = 0
         self.end_offset = self._log.wrote_offset
         self.archive_rules = ArchiveRules(72 * HOUR_MS, {}, 0, 1, deletes=True)
-        self.kept: Callable[[str], bool] = lambda topic: True
+        self.archived = Kept()
         self.compaction_end = self._log.wrote_offset
         self.compacted_root: Path | None = None
         self.small_files = {"config/topics.json": b"{}"}
@@ -55,8 +56,8 @@ class FakeSource:
         record = self._log.record_at(offset)
         return -1 if record is None else store_timestamp_of(record)
 
-    def keeps(self) -> Callable[[str], bool]:
-        return self.kept
+    def kept(self) -> Kept:
+        return self.archived
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         found = self._log.slice_at(offset, min(size_bytes, self._log.wrote_offset - offset))
@@ -76,8 +77,8 @@ def writer_of(
     store: ObjectStore, source: FakeSource, clock: ManualClock, *, epoch: int = 0, incarnation: str = "one"
 ) -> ArchiveWriter:
     return ArchiveWriter(
-        store, source, clock, group=GROUP, epoch=epoch, incarnation=incarnation, delay_levels="1s 5s",
-        in_thread=at_once,
+        store, source, clock, group=GROUP, epoch=epoch, incarnation=incarnation, in_thread=at_once,
+        segments=lambda part, kept: SegmentWriter(part, source.read, kept, TagsCodes("1s 5s")),
     )  # fmt: skip
 
 

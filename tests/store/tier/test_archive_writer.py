@@ -9,7 +9,8 @@ import pytest
 from store.message_store import MessageStore
 from store.tier.archive_writer import ArchiveWriter, Fenced, OtherLog
 from store.tier.manifest import NAME
-from store.tier.object_store import Full, ObjectStoreError
+from store.tier.object_store import Full, ObjectStoreError, Refused, Version
+from store.tier.segment_writer import Kept
 from tests.store.rig import Stores, message
 from tests.store.tier.archive_rig import (
     HOUR_MS,
@@ -171,13 +172,36 @@ async def test_a_master_of_an_older_epoch_claims_nothing(stores: Stores, source:
 
 async def test_a_topic_that_is_not_archived_leaves_nothing_in_the_bucket(stores: Stores, source: FakeSource) -> None:
     bucket = FakeBucket()
-    source.kept = lambda topic: topic != "Secrets"
+    source.archived = Kept(frozenset({"Orders"}))
     writer = writer_of(store_of(bucket), source, stores.clock)
     await writer.claim()
     await upload_all(writer)
     manifest = manifest_in(bucket)
     assert manifest is not None
     assert all(entry.topics == ["Orders"] and entry.dropped for entry in manifest.segments)
+
+
+class _Careless(FakeStore):
+    """A store that ignores some of the conditions of a put."""
+
+    ignores_new: bool
+
+    async def put_if(self, key: str, content: bytes, expected: Version | None) -> Version:
+        if (expected is None) == self.ignores_new:
+            await self.put(key, content)
+            return Version(str(self.bucket.versions))
+        return await super().put_if(key, content, expected)
+
+
+@pytest.mark.parametrize("ignores_new", [True, False])
+async def test_a_store_that_ignores_conditions_is_refused_before_the_first_write_of_a_manifest(
+    stores: Stores, source: FakeSource, ignores_new: bool
+) -> None:
+    store = _Careless(FakeBucket(), random.Random(1))
+    store.ignores_new = ignores_new
+    with pytest.raises(Refused, match="ignores conditions"):
+        await writer_of(store, source, stores.clock).claim()
+    assert manifest_in(store.bucket) is None
 
 
 async def test_what_expires_goes_from_the_manifest_first(stores: Stores, source: FakeSource) -> None:

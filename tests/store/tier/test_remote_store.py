@@ -1,4 +1,4 @@
-"""Object stores through obstore: a directory, memory, and S3 as moto's server speaks it."""
+"""Object stores through obstore: a directory, memory, S3 as moto's server speaks it, GCS, and Azure as Azurite does."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import ConfigError
+from store.tier.archive_check import ArchiveCheck
+from store.tier.archive_writer import Fenced
 from store.tier.object_store import Conflict, Damaged, NotFound, ObjectStore, Refused, Unavailable, Version
 from store.tier.remote_store import Access, open_store
+from store.tier.restore import ArchiveRestore
+from tests.azure_server import ACCOUNT, azurite
+from tests.gcs_server import gcs_server
 from tests.s3_server import make_bucket, s3_server
+from tests.store.rig import Stores
+from tests.store.tier.archive_rig import FakeSource, upload_all, writer_of
+from tests.store.tier.test_archive_writer import filled
 
 pytest.importorskip("obstore")
 
@@ -22,8 +30,25 @@ def s3() -> Iterator[str]:
         yield endpoint
 
 
-@pytest.fixture(params=["memory", "file", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+@pytest.fixture(scope="module")
+def gs() -> Iterator[dict[str, str]]:
+    with gcs_server() as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def az() -> Iterator[dict[str, str]]:
+    with azurite() as environment:
+        yield environment
+
+
+@pytest.fixture(params=["memory", "file", "s3", "gs", "az"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    if request.param in ("gs", "az"):
+        for name, value in request.getfixturevalue(request.param).items():
+            monkeypatch.setenv(name, value)
+        place = "bucket" if request.param == "gs" else f"{ACCOUNT}/bucket"
+        return open_store(f"{request.param}://{place}/{tmp_path.name}", Access(max_retries=0))
     if request.param == "memory":
         return open_store("memory:///")
     if request.param == "file":
@@ -68,12 +93,14 @@ async def test_of_two_writers_one_wins(store: ObjectStore) -> None:
     found = await store.get("manifest", 100)
     assert found.content == b"two %d" % winners[0]
     assert found.version.e_tag == results[winners[0]].e_tag  # type: ignore[union-attr]
+    with pytest.raises(Conflict):
+        await store.put_if("manifest", b"three", first)
     await store.put_if("manifest", b"three", found.version)
 
 
 async def test_a_put_that_expects_an_object_makes_none(store: ObjectStore) -> None:
     with pytest.raises(Conflict):
-        await store.put_if("gone", b"one", Version('"abc"'))
+        await store.put_if("gone", b"one", Version('"abc"', "17"))
     with pytest.raises(NotFound):
         await store.head("gone")
 
@@ -110,6 +137,30 @@ async def test_a_bucket_that_is_not_there_is_refused_and_said(s3: str) -> None:
     store = open_store("s3://nosuchbucket", access_to(s3))
     with pytest.raises((Refused, NotFound), match="one"):
         await store.put("one", b"x")
+
+
+def test_an_address_of_azure_without_a_container_is_refused() -> None:
+    with pytest.raises(ConfigError, match="names no container: az://account/container/folder"):
+        open_store("az://account")
+
+
+async def test_an_archive_is_written_fenced_checked_and_restored(
+    store: ObjectStore, stores: Stores, tmp_path: Path
+) -> None:
+    source = FakeSource(filled(stores))
+    first = writer_of(store, source, stores.clock, incarnation="one")
+    await first.claim()
+    await upload_all(first)
+    second = writer_of(store, source, stores.clock, incarnation="two")
+    await second.claim()
+    with pytest.raises(Fenced):
+        await first.save_tables()
+    assert await second.save_tables()
+    check = ArchiveCheck(store, second.manifest, quick=False)
+    await check.run()
+    assert check.findings.is_fine
+    restored = await ArchiveRestore(store, second.manifest, tmp_path / "again").run()
+    assert restored.log_end == second.manifest.uploaded_end > 0
 
 
 @pytest.mark.parametrize("url", ["bucket", "http://x/y", "s3://", "ftp://x"])

@@ -1,0 +1,140 @@
+"""Program that packs parts of a CommitLog into segment objects; `store.tier.segment_process` runs it beside a broker.
+
+Scans, hashes and compression would share the interpreter's lock with the broker's event loop.  In a process of their
+own they do not, and step aside while others want the processor (nice 19), until the broker says that they must not.
+
+Messages on standard input and output are a head (`HEAD`: kind and size) and that many bytes.  In: `JOB`, and `HURRY` at
+any time.  Out, for each job: `PIECE` for each piece of the object, then `WRITTEN`; or `FAULT`.  It ends with its input.
+"""
+
+import os
+import select
+import signal
+import struct
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from sprocket.common.errors import StoreError
+from store.disk.disk import RealDisk
+from store.layout import file_name
+from store.record.record import TagsCodes
+from store.tier.segment_writer import Kept, LogDamaged, LogPart, SegmentWriter
+
+HEAD: Final = struct.Struct(">BI")
+JOB, HURRY, PIECE, WRITTEN, FAULT = range(5)
+_NICE: Final = 19
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A part of the log in `directory`, whose files have `file_bytes`; `is_urgent`: at the broker's own priority."""
+
+    directory: str
+    file_bytes: int
+    part: LogPart
+    kept: Kept
+    delay_levels: str
+    is_urgent: bool
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why a part cannot be packed; `is_damage`: its log is damaged."""
+
+    reason: str
+    is_damage: bool
+
+
+class _Packer:
+    """Packs one part after another.  Linux lowers the priority of a thread, but raises none: so there are two."""
+
+    def __init__(self, jobs: int, answers: BinaryIO) -> None:
+        self._jobs, self._answers = jobs, answers
+        self._patient = ThreadPoolExecutor(1, initializer=_step_aside)
+        self._urgent = ThreadPoolExecutor(1)
+        self._disk = RealDisk()
+
+    def run(self) -> None:
+        while (message := self._message()) is not None:
+            kind, content = message
+            if kind == JOB:
+                self._pack(msgspec.msgpack.decode(content, type=Job))
+
+    def _pack(self, job: Job) -> None:
+        read = _ReadFiles(self._disk, Path(job.directory), job.file_bytes)
+        writer = SegmentWriter(job.part, read, job.kept, TagsCodes(job.delay_levels))
+        pieces: Iterator[bytes] = iter(writer)
+        is_urgent = job.is_urgent
+        try:
+            while True:
+                is_urgent = is_urgent or self._is_hurried()
+                thread = self._urgent if is_urgent else self._patient
+                piece = thread.submit(next, pieces, None).result()
+                if piece is None:
+                    break
+                self._answer(PIECE, piece)
+            self._answer(WRITTEN, msgspec.msgpack.encode(writer.written))
+        except StoreError as error:
+            self._answer(FAULT, msgspec.msgpack.encode(Fault(str(error), isinstance(error, LogDamaged))))
+
+    def _is_hurried(self) -> bool:
+        # During a job nothing else comes.
+        return bool(select.select([self._jobs], [], [], 0)[0]) and self._message() is not None
+
+    def _message(self) -> tuple[int, bytes] | None:
+        """Return the next message in; None: the broker is gone, or wants no more."""
+        head = _read(self._jobs, HEAD.size)
+        if head is None:
+            return None
+        kind, size_bytes = HEAD.unpack(head)
+        content = _read(self._jobs, size_bytes)
+        return None if content is None else (kind, content)
+
+    def _answer(self, kind: int, content: bytes) -> None:
+        self._answers.write(HEAD.pack(kind, len(content)))
+        self._answers.write(content)
+        self._answers.flush()
+
+
+class _ReadFiles:
+    """Reads a log by its files, with descriptors of its own: the broker removes them when it has to."""
+
+    def __init__(self, disk: RealDisk, directory: Path, file_bytes: int) -> None:
+        self._disk, self._directory, self._file_bytes = disk, directory, file_bytes
+
+    def __call__(self, offset: int, size_bytes: int) -> bytes:
+        position = offset % self._file_bytes
+        path = self._directory / file_name(offset - position)
+        return self._disk.peek(path, self._file_bytes, position, size_bytes) or b""
+
+
+def _read(descriptor: int, size_bytes: int) -> bytes | None:
+    content = bytearray()
+    while len(content) < size_bytes:
+        piece = os.read(descriptor, size_bytes - len(content))
+        if not piece:
+            return None
+        content += piece
+    return bytes(content)
+
+
+def _step_aside() -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, _NICE)  # of this thread
+
+
+def main() -> None:
+    """Serve the broker that started this process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the broker, too
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        try:
+            _Packer(sys.stdin.fileno(), answers).run()
+        except BrokenPipeError:
+            os._exit(0)  # the broker is gone; so nothing that is held for it is written
+
+
+if __name__ == "__main__":
+    main()
