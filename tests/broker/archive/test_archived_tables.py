@@ -83,7 +83,9 @@ async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_
 
 
 async def test_the_archive_keeps_the_log_of_a_table_that_is_not_compacted_yet(tmp_path: Path) -> None:
-    async with served(tmp_path, **STORE | {"compaction_schedule_internal": 10**12}) as one:
+    # Retention would hurry compaction.
+    never = {"compaction_schedule_internal": 10**12, "file_reserved_time": 10**6}
+    async with served(tmp_path, **STORE | never) as one:
         await create_compacted(one.client)
         await one.client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic="Other"))
         await one.client.send(b"1", KEYS="a")
