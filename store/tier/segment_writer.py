@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sprocket.common.errors import StoreError
 from sprocket.remoting.message.properties import INNER_NUM, encoded_name
 from sprocket.remoting.message.topic_names import LIGHT_QUEUE_ID
-from store.index.engine import entries_of
+from store.index.key_scan import entries_of
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_DTYPE
 from store.queue.inner_batch import message_count
 from store.queue.multi_dispatch import NAMES, dispatches, places
