@@ -175,7 +175,9 @@ class ReceiveActivity:
         receipts = [source.receipt(message) for message in messages]
         given = [receipt.encode() for receipt in receipts]
         now_ms = self._brokers.instance.clock.wall_ms()
-        held = self._hold(call, source, messages, receipts, given, now_ms) if renews else ()
+        # Nothing would end the renewals for a client that has ended while it was waiting.
+        is_alive = self._clients.get(call.client_id) is not None
+        held = self._hold(call, source, messages, receipts, given, now_ms) if renews and is_alive else ()
         written, field = 0, encoded_topic(source.topic)
 
         def release_written() -> None:

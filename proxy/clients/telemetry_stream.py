@@ -67,6 +67,11 @@ class TelemetryStream:
             self.is_closed = True
             self._close()
 
+    async def written(self) -> None:
+        """Wait until nothing is left to write: a client that sends no more still reads the answers."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
     def ended(self) -> None:
         """Stop writing, because the call has ended."""
         self._has_ended = True

@@ -206,11 +206,13 @@ class Dispatcher:
                 # Nothing but the call stays while the client is silent.
                 del raw
                 raw = await exchange.read()
+            await stream.written()
         except asyncio.CancelledError:
             # The client may have cancelled the call, too.
             if not stream.is_closed or serving.uncancel():
                 raise
         except Exception as error:
+            await stream.written()  # grpcio never ends a call that ends within a write
             raise _telemetry_aborted(error) from None
         finally:
             stream.ended()

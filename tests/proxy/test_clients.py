@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
+from proxy.config import GRPCIO, H2CORN
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
@@ -51,6 +52,17 @@ async def test_first_receive_needs_no_settings(rig: Rig, topic: str) -> None:
     client = rig.client()
     parts = await client.receive(topic, "group-new", wait_s=0, auto_renew=True)
     assert parts[0].status.code == wire.MESSAGE_NOT_FOUND
+
+
+@pytest.mark.parametrize("server", [H2CORN, GRPCIO])
+async def test_a_stream_that_its_client_closes_after_its_settings_still_brings_the_answer(
+    broker: Broker, topic: str, server: str
+) -> None:
+    async with running(broker, grpc_server=server) as rig:
+        stream = rig.client().telemetry()
+        await stream.write(wire.TelemetryCommand(settings=producer_settings(topic)))
+        await stream.done_writing()
+        assert [part.status.code async for part in stream] == [wire.OK]
 
 
 async def test_heartbeat_of_an_unknown_client(rig: Rig) -> None:
@@ -378,3 +390,23 @@ async def test_offsets(rig: Rig, broker: Broker) -> None:
     assert found == [b"wanted"]
     refused = await client.stream("PullMessage", wire.PullMessageRequest(offset=-1, **named))
     assert refused[0].status.code == wire.ILLEGAL_OFFSET
+
+
+async def test_nothing_is_renewed_for_a_client_that_ended_while_it_was_waiting(rig: Rig, topic: str) -> None:
+    client, group = rig.client(), "group-ended-waiting"
+    await client.report(consumer_settings(topic, group))
+    await client.receive(topic, group, wait_s=0)
+    called_at = _called_at(rig, client.client_id)
+    waiting = asyncio.ensure_future(client.receive(topic, group, wait_s=20, auto_renew=True))
+    await until(lambda: _called_at(rig, client.client_id) != called_at)
+    ended = wire.NotifyClientTerminationRequest(group=wire.Resource(name=group))
+    assert (await client.call("NotifyClientTermination", ended)).status.code == wire.OK
+    await rig.client().send(topic, "late")
+    assert any(part.HasField("message") for part in await waiting)
+    assert not rig.proxy.held.count_of(client.client_id)
+
+
+def _called_at(rig: Rig, client_id: str) -> float:
+    client = rig.proxy.clients.get(client_id)
+    assert client is not None
+    return client.called_at

@@ -79,6 +79,7 @@ _SUITES = {
         "offset.OffsetResetIT",
         "smoke.NormalMessageSendAndRecvIT",
     ),
+    "grpc": ("grpc.v2.SprocketGrpcIT",),
     "static": ("statictopic.StaticTopicIT",),
 }
 # What looks at objects inside the broker, which is another process here.

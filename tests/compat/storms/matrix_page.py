@@ -123,7 +123,8 @@ class that starts servers. Where the tests inspect objects inside a broker, it r
 | `BatchSendIT.testBatchSend_SysInnerBatch` | passes, but an empty queue of a BatchCQ topic starts at 0, not -1 |
 | `StaticTopicIT.testRemappingAndClear`, `CreateAndUpdateTopicIT` | not applicable: they use a broker's objects |
 | `PopPriorityIT` of 5.5.0 | not run |
-| gRPC, DLedger, broker container | not run: Sprocket does not have these servers |
+| gRPC of 5.5.0 (`GrpcBaseIT`), at a proxy of Sprocket | passes |
+| DLedger, broker container | not run: Sprocket does not have these servers |
 | controller | not run: it starts RocketMQ's classes; `test_controllers.py` has its brokers under our controllers |
 | rocketmq-e2e, Java, remoting client 4.9.3, with one broker | passes, `PushConsumerRetryTest` not always |
 | rocketmq-e2e, Java, gRPC client 5.0.3, `sprocket standalone --proxy` | passes, 119 tests |

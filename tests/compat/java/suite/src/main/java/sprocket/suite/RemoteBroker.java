@@ -9,6 +9,7 @@ import org.apache.rocketmq.auth.config.AuthConfig;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.offset.ConsumerOffsetManager;
 import org.apache.rocketmq.broker.out.BrokerOuterAPI;
+import org.apache.rocketmq.broker.subscription.SubscriptionGroupManager;
 import org.apache.rocketmq.broker.topic.TopicConfigManager;
 import org.apache.rocketmq.client.exception.OffsetNotFoundException;
 import org.apache.rocketmq.client.impl.MQClientAPIImpl;
@@ -18,6 +19,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.header.QueryConsumerOffsetRequestHeader;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.store.MessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
@@ -159,6 +161,30 @@ public class RemoteBroker extends BrokerController {
                     return admin.examineConsumeStats(getBrokerAddr(), group, topic, TIMEOUT_MS).getOffsetTable()
                         .entrySet().stream().filter(entry -> entry.getKey().getQueueId() == queueId)
                         .mapToLong(entry -> entry.getValue().getPullOffset()).findFirst().orElse(-1);
+                } catch (Exception e) {
+                    throw new IllegalStateException(e);
+                }
+            }
+        };
+    }
+
+    @Override
+    public SubscriptionGroupManager getSubscriptionGroupManager() {
+        if (admin == null) {
+            return super.getSubscriptionGroupManager();
+        }
+        return new SubscriptionGroupManager(this, false) {
+            @Override
+            public SubscriptionGroupConfig findSubscriptionGroupConfig(String group) {
+                SubscriptionGroupConfig plain = new SubscriptionGroupConfig();
+                plain.setGroupName(group);
+                return plain;
+            }
+
+            @Override
+            public void updateSubscriptionGroupConfig(SubscriptionGroupConfig changed) {
+                try {
+                    admin.createAndUpdateSubscriptionGroupConfig(getBrokerAddr(), changed);
                 } catch (Exception e) {
                     throw new IllegalStateException(e);
                 }

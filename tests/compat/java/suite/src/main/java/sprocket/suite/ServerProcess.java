@@ -6,6 +6,7 @@ import java.io.Writer;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.file.Files;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.TimeUnit;
@@ -18,19 +19,29 @@ public final class ServerProcess {
     private final Process process;
 
     public ServerProcess(String kind, File directory, Properties properties, int port) throws Exception {
+        this(directory, port, List.of(kind, "-c", file(directory, properties).getPath()));
+    }
+
+    /** Runs {@code sprocket} with these words, and waits until it serves at the port. */
+    public ServerProcess(File directory, int port, List<String> words) throws Exception {
+        // It ends with this process, also when that is killed.
+        List<String> command = new ArrayList<>(List.of(System.getProperty("sprocket.python"), "-I", "-m",
+            "sprocket.common.processes.bound", String.valueOf(ProcessHandle.current().pid()), "sprocket_cli"));
+        command.addAll(words);
+        process = new ProcessBuilder(command).redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.appendTo(new File(directory.getPath() + ".log"))).start();
+        Runtime.getRuntime().addShutdownHook(new Thread(process::destroy));
+        awaitPort(port);
+    }
+
+    private static File file(File directory, Properties properties) throws IOException {
         File file = new File(directory.getPath() + ".conf");
         try (Writer writer = Files.newBufferedWriter(file.toPath())) {
             for (String key : properties.stringPropertyNames()) {
                 writer.write(key + "=" + properties.getProperty(key) + "\n");
             }
         }
-        // It ends with this process, also when that is killed.
-        List<String> command = List.of(System.getProperty("sprocket.python"), "-I", "-m", "sprocket.common.processes.bound",
-            String.valueOf(ProcessHandle.current().pid()), "sprocket_cli", kind, "-c", file.getPath());
-        process = new ProcessBuilder(command).redirectErrorStream(true)
-            .redirectOutput(ProcessBuilder.Redirect.appendTo(new File(directory.getPath() + ".log"))).start();
-        Runtime.getRuntime().addShutdownHook(new Thread(process::destroy));
-        awaitPort(port);
+        return file;
     }
 
     private void awaitPort(int port) throws Exception {
