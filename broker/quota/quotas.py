@@ -74,15 +74,15 @@ class ChargedPlan(Protocol):
     def is_retry(self) -> bool: ...
 
 
-class Charged:
-    """The buckets for what the peer of a connection sends and reads, as long as `change` is the last of the quotas."""
+class Charged(NamedTuple):
+    """The buckets for what the peer of a connection sends and reads, as long as `change` is the last of the quotas.
 
-    __slots__ = ("change", "into", "out")
+    The kernel of sends reads the first two by their place.
+    """
 
-    def __init__(self, change: object, buckets: Buckets) -> None:
-        self.change = change
-        self.into = _of_kinds(_IN, buckets)
-        self.out = _of_kinds(_OUT, buckets)
+    change: object
+    into: Buckets
+    out: Buckets
 
 
 def _of_kinds(kinds: tuple[Kind, ...], buckets: Buckets) -> Buckets:
@@ -169,7 +169,7 @@ class Quotas:
             buckets = self._buckets_of(Dimension.ADDRESS, address)
             if account is not None:
                 buckets = (*self._buckets_of(Dimension.ACCOUNT, account), *buckets)
-            known = channel.charged = Charged(self.change, buckets)
+            known = channel.charged = Charged(self.change, _of_kinds(_IN, buckets), _of_kinds(_OUT, buckets))
         return known
 
     def _payer(self, channel: CallerChannel) -> tuple[str | None, str]:

@@ -165,6 +165,15 @@ cdef struct Meters:
     int count
 
 
+# Sends to one topic by one sender that follow each other: they are counted in their meters together.
+cdef struct Run:
+    int topic  # -1: none
+    int64_t count
+    int64_t size_bytes
+    int64_t max_count  # when so many or so many bytes are counted, nothing more is admitted
+    int64_t max_bytes
+
+
 # One topic of the turn.
 cdef struct Topic:
     Meters meters
@@ -190,6 +199,11 @@ cdef int type_of(const Properties *properties) noexcept nogil:
     if properties.has_sharding_key:
         return TYPE_FIFO
     return TYPE_PRIORITY if properties.priority >= 0 else TYPE_NORMAL
+
+
+cdef inline int64_t charged_bytes(const Send *send) noexcept nogil:
+    """Return what a quota of bytes counts: the body and the properties, as they were sent."""
+    return send.body_bytes + send.properties_bytes
 
 
 cdef class Prepared:
@@ -412,6 +426,7 @@ cdef class SendTurn:
     cdef Meter meters[MAX_METERS]
     cdef int meter_count
     cdef Meters sender  # those of who sends the read that is being taken
+    cdef Run run  # of these sends
 
     def __cinit__(self, SendKernel kernel not None, int64_t version, int64_t room_bytes, int64_t max_record_bytes):
         cdef bytes suffix = kernel.suffix
@@ -419,7 +434,7 @@ cdef class SendTurn:
         self.room_bytes, self.max_record_bytes = room_bytes, max_record_bytes
         self.suffix, self.suffix_bytes = <const uint8_t *> PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix)
         self.reads, self.scratch, self.stored, self.names, self.kept = [], [], [], [], [suffix]
-        self.waiting_queues[<int> HALF] = self.waiting_queues[<int> TIMED] = self.now_ms = -1
+        self.waiting_queues[<int> HALF] = self.waiting_queues[<int> TIMED] = self.now_ms = self.run.topic = -1
         self.buckets = []
 
     def __dealloc__(self):
@@ -480,11 +495,13 @@ cdef class SendTurn:
         """Forget the sends from `first` on."""
         cdef const Send *send
         cdef Tally *tally
+        self.end_run()
         while self.count > first:
             self.count -= 1
             send = &self.sends[self.count]
             tally = &self.topics[self.queues[send.queue].topic].tallies[send.is_fifo]
-            self.charge(send, -1)
+            self.count_in(&self.topics[send.real_topic].meters, -1, -charged_bytes(send))
+            self.count_in(&self.sender, -1, -charged_bytes(send))
             self.size_bytes -= send.size
             self.timed -= send.kind == TIMED
             self.queues[send.queue].count -= 1
@@ -542,7 +559,8 @@ cdef class SendTurn:
         cdef Queue *queue = &self.queues[send.queue]
         cdef Tally *tally = &self.topics[queue.topic].tallies[send.is_fifo]
         self.count += 1
-        self.charge(send, 1)
+        self.run.count += 1
+        self.run.size_bytes += charged_bytes(send)
         self.size_bytes += send.size
         self.timed += send.kind == TIMED
         queue.count += 1
@@ -554,13 +572,14 @@ cdef class SendTurn:
 
     cdef bint set_sender(self, channel) except -1:
         """Look up the meters of who sends on a connection; return False if there are too many for this turn."""
+        self.end_run()
         self.sender.count = 0
         if self.kernel.charged_of is None:
             return True
         charged = channel.charged
-        if charged is None or charged.change is not self.kernel.change:
+        if charged is None or (<tuple> charged)[0] is not self.kernel.change:
             charged = self.kernel.charged_of(channel)
-        return self.add_meters(charged.into, &self.sender)
+        return self.add_meters((<tuple> charged)[1], &self.sender)
 
     cdef bint add_meters(self, tuple buckets, Meters *meters) except -1:
         """Set the meters of some buckets; return False if there are too many for this turn."""
@@ -594,34 +613,42 @@ cdef class SendTurn:
 
     cdef bint is_within_quotas(self, int topic) noexcept:
         """Return whether all buckets admit a send to a topic by the sender."""
-        return self.is_within(&self.topics[topic].meters) and self.is_within(&self.sender)
+        if self.run.topic != topic:
+            self.end_run()
+            self.run.topic, self.run.max_count, self.run.max_bytes = topic, INT64_MAX, INT64_MAX
+            self.limit_run(&self.topics[topic].meters)
+            self.limit_run(&self.sender)
+        return self.run.count < self.run.max_count and self.run.size_bytes < self.run.max_bytes
 
-    cdef bint is_within(self, const Meters *meters) noexcept:
+    cdef void limit_run(self, const Meters *meters) noexcept:
         cdef int i
         cdef const Meter *meter
         for i in range(meters.count):
             meter = &self.meters[meters.indexes[i]]
-            if meter.used >= meter.left:
-                return False
-        return True
+            if meter.counts_bytes:
+                self.run.max_bytes = min(self.run.max_bytes, meter.left - meter.used)
+            else:
+                self.run.max_count = min(self.run.max_count, meter.left - meter.used)
 
-    cdef void charge(self, const Send *send, int sign) noexcept:
-        """Count a send in its meters; a `sign` of -1 undoes it."""
-        if self.meter_count:
-            self.charge_to(&self.topics[send.real_topic].meters, send, sign)
-            self.charge_to(&self.sender, send, sign)
+    cdef void end_run(self) noexcept:
+        """Count the sends of the run in their meters."""
+        if self.run.topic >= 0:
+            self.count_in(&self.topics[self.run.topic].meters, self.run.count, self.run.size_bytes)
+            self.count_in(&self.sender, self.run.count, self.run.size_bytes)
+        self.run.topic, self.run.count, self.run.size_bytes = -1, 0, 0
 
-    cdef void charge_to(self, const Meters *meters, const Send *send, int sign) noexcept:
+    cdef void count_in(self, const Meters *meters, int64_t count, int64_t size_bytes) noexcept:
         cdef int i
         cdef Meter *meter
         for i in range(meters.count):
             meter = &self.meters[meters.indexes[i]]
-            meter.used += sign * (send.body_bytes + send.properties_bytes if meter.counts_bytes else 1)
+            meter.used += size_bytes if meter.counts_bytes else count
 
     def spend(self):
         """Take from the buckets what the sends of this turn cost."""
         cdef int i
         cdef Meter *meter
+        self.end_run()
         for i in range(self.meter_count):
             meter = &self.meters[i]
             if not meter.used:
