@@ -74,6 +74,7 @@ from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetrics
 from broker.timer.timer_service import BARRED_TOPICS, TimerService
 from broker.topic.light_tables import new_tables
+from broker.topic.moved_queues import PresentPlaces
 from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topic_retention import Retention
 from broker.transaction.check import TransactionCheck
@@ -319,7 +320,8 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         ),
         waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
         ids=KnownIds(config, store, clock, call_later),
-        client=client, fail=environment.fail, delivery=delivery(config, role, store, client, clock, mappings.by_name),
+        client=client, fail=environment.fail,
+        delivery=delivery(config, role, store, client, clock, PresentPlaces(mappings.by_name, topics.get)),
         tier=TieredReads(lambda: config.store, store, clock, view),
     )  # fmt: skip
 
@@ -333,7 +335,8 @@ def build_deliveries(core: BrokerCore, environment: Environment, process: Proces
     metrics = TimerMetrics(environment.file("timermetrics"), core.clock)
     wheel = TimerMessageStore(core.store, core.clock, metrics.add, BARRED_TOPICS, delivery=core.delivery)
     intake = TimerIntake(core.config, core.clock, core.random_below, wheel.count_at)
-    transactions = Transactions(core.config, core.store, core.offsets, core.clock, core.mappings.by_name)
+    places = PresentPlaces(core.mappings.by_name, core.topics.get)
+    transactions = Transactions(core.config, core.store, core.offsets, core.clock, places)
     check = TransactionCheck(
         core.config, core.store, core.topics, core.producers, transactions, core.clock, core.call_later,
         may_ask=process.access.may_publish,

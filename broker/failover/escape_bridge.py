@@ -16,8 +16,7 @@ from broker.failover.escaped_message import STORED, EscapedMessage
 from broker.failover.other_masters import OtherMasters, chosen
 from broker.periodic import pause
 from broker.role import Role
-from broker.topic.logical_queue import StaticTopics
-from broker.topic.moved_queues import PresentQueues
+from broker.topic.moved_queues import PresentPlaces, PresentQueues
 from sprocket.client.connection.name_servers import NameServers
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError
@@ -121,11 +120,11 @@ class EscapeBridge:
 
 
 def delivery(
-    config: LiveConfig, role: Role, store: MessageStore, client: RemotingClient, clock: Clock, static: StaticTopics
+    config: LiveConfig, role: Role, store: MessageStore, client: RemotingClient, clock: Clock, places: PresentPlaces
 ) -> Delivery:
     """Return where messages go that the broker itself makes: its own log, or for a slave another master."""
     if not role.is_slave:
-        return PresentQueues(store, static)
+        return PresentQueues(store, places)
     broker = config.broker
     name_servers = NameServers(client, broker.name_servers) if broker.name_servers else None
     others = OtherMasters(name_servers, broker.broker_cluster_name, broker.broker_name, clock)

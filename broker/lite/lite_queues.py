@@ -23,21 +23,23 @@ class LiteQueues:
         self._parents: dict[str, Intervals] = {}
 
     def found(self, queues: Iterable[str]) -> None:
-        """Note queues that are there at the start."""
+        """Note queues that are there at the start, each once."""
+        by_parent: dict[str, list[str]] = {}
         for queue in queues:
-            self._put(queue, UNKNOWN)
+            names = parent_and_lite(queue)
+            if names is not None:
+                by_parent.setdefault(names[0], []).append(queue)
+        for parent, found in by_parent.items():
+            self._parents.setdefault(parent, Intervals()).fill(found, UNKNOWN)
 
     def arrived(self, queue: str, now_ms: int) -> None:
         """Note a message in `queue`; other light queues than those of lite topics are ignored."""
-        self._put(queue, now_ms - now_ms % INTERVAL_MS)
-
-    def _put(self, queue: str, begin_ms: int) -> None:
         names = parent_and_lite(queue)
         if names is not None:
             parent = self._parents.get(names[0])
             if parent is None:
                 parent = self._parents[names[0]] = Intervals()
-            parent.put(queue, begin_ms)
+            parent.put(queue, now_ms - now_ms % INTERVAL_MS)
 
     def parents(self) -> list[str]:
         """Return all parents."""

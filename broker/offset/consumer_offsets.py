@@ -53,13 +53,7 @@ class ConsumerOffsetTable(msgspec.Struct, rename="camel"):
         `name_of` is that of `OffsetMap`.
         """
         found = OffsetMap(name_of)
-        for key, queues in _taken(self.offset_table):
-            if is_light(key):
-                topic, group = split(key)
-                for queue_id, offset in queues.items():
-                    found.put(topic, group, queue_id, offset)
-            else:
-                found.usual[key] = queues
+        found.fill(_taken(self.offset_table))
         for key, offset in (self.lmq_offset_table or {}).items():
             found.put(*split(key), LIGHT_QUEUE_ID, offset)
         return found

@@ -81,6 +81,24 @@ class OffsetMap:
         queues[queue_id] = offset
         return before
 
+    def fill(self, entries: Entries) -> None:
+        """Put new entries, which come from a file."""
+        name_of, light = self.name_of, self.light
+        for key, queues in entries:
+            if not is_light(key):
+                self.usual[key] = queues
+                continue
+            topic, group = split(key)
+            offset = queues.pop(LIGHT_QUEUE_ID, None)
+            if offset is not None:
+                topics = light.get(group)
+                if topics is None:
+                    topics = light[group] = {}
+                topics[name_of(topic)] = offset
+                self._light_sums[group] += offset
+            if queues:
+                self.usual[key] = queues
+
     # Queues of a key
 
     def queues(self, topic: str, group: str) -> dict[int, int]:

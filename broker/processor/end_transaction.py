@@ -40,7 +40,7 @@ class TransactionProcessor:
     """Handler of both requests.  Lives in the event loop's thread."""
 
     def __init__(self, config: LiveConfig, transactions: Transactions, waits: ConfirmWaits, clock: Clock) -> None:
-        self.planner = EndPlanner(config, transactions.store, transactions.static)
+        self.planner = EndPlanner(config, transactions.store, transactions.places.static)
         self._transactions = transactions
         self._waits = waits
         self._clock = clock

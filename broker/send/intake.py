@@ -17,6 +17,7 @@ from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from broker.topic.retry_topics import group_of
 from broker.topic.topics import TopicTable
 from broker.transaction.half_message import prepare
+from sprocket.client.send.queue_choice import CHOICES
 from sprocket.common.errors import RequestError
 from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
 from sprocket.common.logs.peer_lines import peer_lines
@@ -27,7 +28,7 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.lite_topics import is_legal_lite_topic, lite_queue
 from sprocket.remoting.message.properties import find_last, without
 from sprocket.remoting.message.record import SysFlag
-from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, dlq_topic
 from store.compaction.key_offsets import key_in
 from store.config.delay_levels import parse_delay_levels
 from store.queue.inner_batch import MAX_MESSAGES
@@ -42,6 +43,8 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 # Flags of a batch that is stored as one record.
 _KEPT_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+# Topics in which messages wait.
+_WAITING: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC})
 _TAGS: Final = names.encoded_name(names.TAGS)
 _LITE: Final = names.encoded_name(names.LITE_TOPIC)
 _ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
@@ -143,6 +146,7 @@ class MessageIntake:
             queue_id = plan.queue_by(properties)
         delay_level = self._delay_level(properties)
         is_prepared = self._is_prepared(properties, sys_flag, reconsume_times > 0 and delay_level > 0)
+        hashing = properties.pop(names.INNER_SHARDING, "").partition(" ")[0]
         self._check_inner_batch(request, properties, sys_flag, plan.keeps_batches and topic == plan.topic)
         if is_prepared:
             if delay_level > 0 or sys_flag & _INNER_BATCH or any(name in properties for name in TIMER_NAMES):
@@ -153,6 +157,8 @@ class MessageIntake:
             topic, queue_id = self._schedule(properties, topic, queue_id, delay_level)
         else:
             topic, queue_id = self.timer.place(topic, queue_id, properties)
+        if hashing in CHOICES and topic in _WAITING:
+            properties[names.INNER_SHARDING] = f"{hashing} {plan.key_queues}"
         encoded = self._encoded(properties)
         if not (request.body or plan.needs_key):
             raise self._illegal("The message has no body.")

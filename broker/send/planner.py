@@ -22,6 +22,7 @@ from broker.quota.quotas import CallerChannel, Quotas
 from broker.send.send_form import SendForm
 from broker.topic.attributes import QUEUE_TYPE, is_compacted, sharding_queues
 from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, led_items, led_queue_ids, own_item
+from broker.topic.moved_queues import key_queues
 from broker.topic.topics import TopicTable
 from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
@@ -76,7 +77,8 @@ class SendPlan(ServedPlan):
     """How sends with one key are served; `needs_handler` says why a kernel leaves them to the handler.
 
     `queue_id` is a physical queue; `logical_id` is the queue of the request, if the topic is static.
-    `sharding_queues` is the number of queues that keys choose from; None if it is not checked.
+    `sharding_queues` is the number of queues that keys choose from; None if it is not checked.  `key_queues` is that of
+    `broker.topic.moved_queues`.
     `queue` is None if there is none yet: then a kernel takes only messages that wait in a topic of the broker first.
     `sys_flag` is added to that of each message, and so is `flags`, which has RETRY_MARK too.  A topic of type BatchCQ
     `keeps_batches`: a client's batch stays one record (`QueueTypeUtils.isBatchCq`).  Each send is charged to `buckets`.
@@ -96,6 +98,7 @@ class SendPlan(ServedPlan):
     buckets: Buckets = ()
     logical_id: int | None = None
     sharding_queues: int | None = None
+    key_queues: int = 0
     needs_key: bool = False
     limits: SendLimits | None = None
 
@@ -296,7 +299,8 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             is_retry, keeps_batches, why,
             is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
             buckets=() if self.quotas is None else self.quotas.of_send(name),
-            sharding_queues=sharded, needs_key=needs_key, limits=limits,
+            sharding_queues=sharded, key_queues=key_queues(topic, self._static.get(name)), needs_key=needs_key,
+            limits=limits,
         )  # fmt: skip
 
     def _static_plan(self, key: SendKey, topic: TopicConfig, detail: TopicQueueMappingDetail) -> SendPlan | Refused:

@@ -14,8 +14,7 @@ import msgspec
 
 from broker.config.live_config import LiveConfig
 from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
-from broker.topic.moved_queues import present_place
+from broker.topic.moved_queues import PresentPlaces
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, op_messages
 from broker.transaction.open_transactions import OpenTransactions
 from broker.transaction.recovery import recovered
@@ -59,11 +58,12 @@ class Transactions:
         store: MessageStore,
         offsets: ConsumerOffsets,
         clock: Clock,
-        static: StaticTopics = NO_STATIC_TOPICS,
+        places: PresentPlaces | None = None,
     ) -> None:
+        """`places` says where committed messages go; None: where they name."""
         self._config = config
         self.store = store
-        self.static = static
+        self.places = PresentPlaces() if places is None else places
         self._offsets = offsets
         self._clock = clock
         self.tags_codes = TagsCodes(config.store.message_delay_level)
@@ -146,11 +146,11 @@ class Transactions:
         for ending in endings:
             half = ending.half
             if ending.is_commit and half.target is not None:
-                messages.append(half.real(*present_place(self.static, *half.target), self.tags_codes))
+                messages.append(half.real(*half.target, self.tags_codes))
             done.append(ending.open_at)
             if half.record.queue_offset != ending.open_at:
                 done.append(half.record.queue_offset)
-        self.append(messages, done)
+        self.append(list(self.places.placed(messages)), done)
         ended: dict[str, tuple[list[int], list[int]]] = {}
         for ending in endings:
             target = ending.half.target

@@ -1,12 +1,14 @@
-"""Transfer of late messages of static topics to the brokers that lead their logical queues now.
+"""Transfer of late messages to the brokers that have their queues now.
 
-They wait in rmq_sys_FORWARD_TOPIC, see `broker.topic.moved_queues`.  The offset of a system group says how far each of
+They are of static topics whose queues have moved, or have a sharding key and are of topics that have grown.  They wait
+in rmq_sys_FORWARD_TOPIC, see `broker.topic.moved_queues`.  The offset of a system group says how far each of
 its queues is done.  A message is sent until a leader has stored it, so a broker that dies may send it twice.  Not in
 RocketMQ.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from broker.core import BrokerCore
@@ -17,11 +19,15 @@ from broker.service import Service
 from broker.topic.logical_queue import leaders_of, led_queue_ids
 from broker.topic.moved_queues import FORWARD_QUEUES, logical_id
 from broker.transaction.recovery import read_record
+from sprocket.client.connection.topic_route import TopicRoute, topic_route
+from sprocket.client.send.queue_choice import CHOICES
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.figures import Declared, Figure
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import FORWARD_GROUP, FORWARD_TOPIC
 from store.flush.confirmation import Arrival
@@ -30,6 +36,8 @@ from store.record.record import PendingMessage, Record
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
+_SHARDING: Final = names.encoded_name(names.INNER_SHARDING)
+_SHARDING_KEY: Final = names.encoded_name(names.SHARDING_KEY)
 _REAL_TOPIC: Final = names.encoded_name(names.REAL_TOPIC)
 _REAL_QUEUE_ID: Final = names.encoded_name(names.REAL_QUEUE_ID)
 # The leader would take the message for a half message or a delayed one, or its own earlier one.
@@ -42,6 +50,7 @@ _LEFT_OUT: Final = (
     names.TIMER_DELIVER_MS,
     names.TIMER_OUT_MS,
     names.IDEMPOTENCE_ID,
+    names.INNER_SHARDING,
 )
 
 
@@ -59,7 +68,7 @@ class Forwarding(Service):
         return [
             Figure(
                 "lateMessagesWaiting",
-                "messages for logical queues that have moved, which their leaders have yet to get",
+                "messages for logical queues that have moved, and for topics that have grown, which wait to be sent",
                 self._waiting,
             )
         ]
@@ -92,6 +101,7 @@ class Forwarding(Service):
             self._core.topics.get_or_create(FORWARD_TOPIC, FORWARD_QUEUES)
 
     def _arrived(self, arrivals: list[Arrival]) -> None:
+        self._core.topics.get_or_create(FORWARD_TOPIC, FORWARD_QUEUES)
         for queue, _, _ in arrivals:
             self._begin(queue.queue_id)
 
@@ -135,17 +145,13 @@ class Forwarding(Service):
             record = read_record(self._core.store, FORWARD_TOPIC, queue_id, offset)
         except StoreError as error:
             record = str(error)
-        message = self._message(record) if isinstance(record, Record) else str(record)
-        if isinstance(message, str):
+        message = self._message(record) if isinstance(record, Record) else record
+        if isinstance(message, str) or isinstance(record, str):
             peer_lines.error(
                 logger, "", "event=late_message_dropped queue=%d offset=%d reason=%r", queue_id, offset, message
             )
             return
-        route = await self._brokers.route(message.topic)
-        leader = leaders_of((route.topic_queue_mapping_by_broker or {}).values()).get(str(message.queue_id))
-        if leader is None:
-            raise SprocketError(f"no broker leads {message.topic}-{message.queue_id}")
-        header = message.header(message.queue_id, FORWARD_GROUP, leader)
+        leader, header = await self._target(message, bytes(record.properties))
         response = await self._brokers.ask(leader, RequestCode.SEND_MESSAGE_V2, header, message.body)
         if response.code == ResponseCode.MESSAGE_ILLEGAL:
             peer_lines.error(
@@ -155,22 +161,53 @@ class Forwarding(Service):
         elif response.code not in STORED:
             raise SprocketError(f"{leader} answers {response.code} {response.remark}")
 
+    async def _target(self, message: EscapedMessage, properties: bytes) -> tuple[str, SendMessageRequestHeaderV2]:
+        """Return the broker for a message, and the header of the send.  Raises SprocketError to try again."""
+        data = await self._brokers.route(message.topic)
+        choose = _choice(properties)
+        if choose is None:
+            leader = leaders_of((data.topic_queue_mapping_by_broker or {}).values()).get(str(message.queue_id))
+            if leader is None:
+                raise SprocketError(f"no broker leads {message.topic}-{message.queue_id}")
+            return leader, message.header(message.queue_id, FORWARD_GROUP, leader)
+        try:
+            route = topic_route(message.topic, data)
+        except ValueError as error:
+            raise SprocketError(f"the route of topic {message.topic} cannot be read: {error}") from None
+        if not route.publish:
+            raise SprocketError(f"no broker takes messages of topic {message.topic}")
+        queue = choose(route, java_text(names.find_last(properties, _SHARDING_KEY) or b""))
+        broker_name = route.broker_of(queue)
+        header = message.header(queue.queue_id, FORWARD_GROUP, broker_name)
+        header.sharding_queues = len(route.publish)
+        return broker_name, header
+
     def _message(self, record: Record) -> EscapedMessage | str:
-        """Return the message for its logical queue, or why it cannot be sent."""
+        """Return the message, for its logical queue unless it has a key, or why it cannot be sent."""
         encoded = bytes(record.properties)
         topic, number = names.find_last(encoded, _REAL_TOPIC), names.find_last(encoded, _REAL_QUEUE_ID)
         if topic is None or number is None or not number.isdigit():
             return "no real topic and queue"
-        name = java_text(topic)
-        detail = self._core.mappings.get(name)
-        logical = None if detail is None else logical_id(detail, int(number))
-        if logical is None:
-            return f"topic {name} is not static any more"
+        name, queue_id = java_text(topic), int(number)
+        if _choice(encoded) is None:
+            detail = self._core.mappings.get(name)
+            logical = None if detail is None else logical_id(detail, queue_id)
+            if logical is None:
+                return f"topic {name} is not static any more"
+            queue_id = logical
+        elif self._core.topics.get(name) is None:
+            return f"topic {name} is deleted"
         pending = PendingMessage(
-            name, logical, record.body, encoded, 0, record.flag, record.sys_flag, record.born_timestamp,
+            name, queue_id, record.body, encoded, 0, record.flag, record.sys_flag, record.born_timestamp,
             record.born_host, record.reconsume_times,
         )  # fmt: skip
         message = EscapedMessage(pending)
         for left_out in _LEFT_OUT:
             message.properties.pop(left_out, None)
         return message
+
+
+def _choice(properties: bytes) -> Callable[[TopicRoute, str], MessageQueue] | None:
+    """Return how the key of a late message chooses its queue; None for one without a key."""
+    sharding = names.find_last(properties, _SHARDING) or b""
+    return CHOICES.get(java_text(sharding.partition(b" ")[0]))

@@ -4,19 +4,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from dashboard.asking.cluster import masters_of
+from dashboard.asking.topics import Offsets
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.at_once import AtOnce, Outcomes, answered, check_rights
 from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import GroupAdmin
-from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue
+from sprocket.remoting.bodies.client import ConsumerConnection
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
-from sprocket.remoting.bodies.stats import OffsetWrapper
 
 # Consumers that are asked about their work; of larger groups the others are listed without.
 MAX_ASKED_CLIENTS: Final = 50
-
-Offsets = dict[MessageQueue, OffsetWrapper]
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,17 @@ from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.lite import GetParentTopicInfoResponseBody
 from sprocket.remoting.bodies.route import TopicRouteData
-from sprocket.remoting.bodies.stats import BrokerStatsData, TopicOffset
+from sprocket.remoting.bodies.stats import BrokerStatsData, OffsetWrapper, TopicOffset
 from sprocket.remoting.bodies.topic import MESSAGE_TYPE, TopicConfig
 from sprocket.remoting.message.message_type import MessageType
 
 # Source: RocketMQ 5.3.3, `BrokerStatsManager.TOPIC_PUT_NUMS`.
 _TOPIC_PUT = "TOPIC_PUT_NUMS"
-_LITE = MessageType.LITE
+# Groups of a topic of type PRIORITY whose waiting messages are shown.
+MAX_PRIORITY_GROUPS = 8
 
 Extents = dict[MessageQueue, TopicOffset]
+Offsets = dict[MessageQueue, OffsetWrapper]
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class TopicAnswers:
     rates: Outcomes[str, BrokerStatsData]
     groups: Outcomes[str, list[str]]
     lite: Outcomes[str, GetParentTopicInfoResponseBody]  # of a topic of type LITE
+    offsets: Outcomes[tuple[str, str], Offsets]  # of a topic of type PRIORITY: all those of its groups, by group, too
 
 
 async def topic_names(admin: AdminClient) -> tuple[list[str], frozenset[str]]:
@@ -48,14 +51,23 @@ async def topic_answers(admin: AdminClient, at_once: AtOnce, topic: str) -> Topi
     configs: Outcomes[str, TopicConfig | None] = await at_once.each(
         addresses, lambda name: admin.topic_config(addresses[name], topic)
     )
-    parents = [name for name, config in answered(configs).items() if config is not None and type_of(config) == _LITE]
+    types = {name: type_of(config) for name, config in answered(configs).items() if config is not None}
+    parents = [name for name, found in types.items() if found == MessageType.LITE]
+    of_topic = await at_once.each(addresses, lambda name: figures.groups_of_topic(addresses[name], topic))
+    readers = [
+        (name, group)
+        for name, found in answered(of_topic).items()
+        for group in sorted(found)[:MAX_PRIORITY_GROUPS]
+        if types.get(name) == MessageType.PRIORITY
+    ]
     return TopicAnswers(
         route,
         configs,
         await at_once.each(addresses, lambda name: figures.extents(addresses[name], topic)),
         await at_once.each(addresses, lambda name: groups.stats(addresses[name], _TOPIC_PUT, topic)),
-        await at_once.each(addresses, lambda name: figures.groups_of_topic(addresses[name], topic)),
+        of_topic,
         await at_once.each(parents, lambda name: admin.parent_topic_info(addresses[name], topic)),
+        await at_once.each(readers, lambda reader: figures.offsets(addresses[reader[0]], reader[1])),
     )
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.groups import GroupAnswers, GroupTables, Offsets
+from dashboard.asking.groups import GroupAnswers, GroupTables
+from dashboard.asking.topics import Offsets
 from dashboard.views.words import duration
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.at_once import answered

@@ -1,6 +1,7 @@
 """Topics: a list, and one topic with its queues.  Pure."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,7 @@ from sprocket.client.admin.at_once import Outcomes, answered
 from sprocket.remoting.bodies.route import TopicRouteData
 from sprocket.remoting.bodies.stats import BrokerStatsData
 from sprocket.remoting.bodies.topic import PERM_READ, PERM_WRITE
+from sprocket.remoting.message.message_type import MessageType
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
 KINDS: Final = {
@@ -116,6 +118,15 @@ class TopicBroker:
 
 
 @dataclass(frozen=True)
+class PriorityRow:
+    """Messages of one priority, the number of their queue; `waiting`: those that each group has yet to get."""
+
+    priority: int
+    messages: int
+    waiting: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class TopicPage:
     """One topic."""
 
@@ -127,6 +138,7 @@ class TopicPage:
     message_type: str  # several with slashes, if brokers differ; empty if none answered
     lite_topics: int | None  # None: it has none
     lite_expires_min: int  # -1: never
+    priorities: tuple[PriorityRow, ...]  # the highest number first; empty for a topic of another type
 
     @property
     def messages(self) -> int:
@@ -175,4 +187,18 @@ def topic_page(topic: str, answers: TopicAnswers) -> TopicPage:
         " / ".join(types),
         sum(one.lite_topic_count for one in lite) if answers.lite else None,
         max((one.ttl for one in lite), default=-1),
+        _priorities(topic, queues, answers) if MessageType.PRIORITY in types else (),
     )
+
+
+def _priorities(topic: str, queues: Sequence[QueueRow], answers: TopicAnswers) -> tuple[PriorityRow, ...]:
+    messages: Counter[int] = Counter()
+    for queue in queues:
+        messages[queue.queue_id] += max(0, queue.max_offset - queue.min_offset)
+    waiting: dict[int, Counter[str]] = {}
+    for (_, group), offsets in answered(answers.offsets).items():
+        for at, one in offsets.items():
+            if at.topic == topic:
+                counts = waiting.setdefault(at.queue_id, Counter())
+                counts[group] += max(0, one.broker_offset - one.consumer_offset)
+    return tuple(PriorityRow(each, messages[each], waiting.get(each, {})) for each in sorted(messages, reverse=True))

@@ -10,6 +10,7 @@ from proxy.convert.delay_levels import delay_level
 from proxy.convert.reserved import BORN_HOST, REFUSED, TRACE_CONTEXT
 from proxy.status import Refusal
 from proxy.validation import check_lite_topic, check_tag, check_text, has_control_character
+from sprocket.client.send.queue_choice import BY_CONSISTENT_HASH
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms, is_timestamp, timestamp_ms
@@ -68,6 +69,8 @@ def incoming(message: wire.Message, topic: str, peer: str, config: ProxyConfig, 
     if system.message_type == wire.TRANSACTION:
         _add_transaction(table, system, config)
         sys_flag |= _PREPARED
+    if message_group and (system.HasField("delivery_timestamp") or sys_flag & _PREPARED):
+        table[names.INNER_SHARDING] = BY_CONSISTENT_HASH  # for the broker, when it is due or committed
     if system.delivery_attempt:
         table[names.RECONSUME_TIME] = str(system.delivery_attempt)
     table[names.PRODUCER_GROUP] = topic  # gRPC producers have no group: their topic stands for it

@@ -22,7 +22,7 @@ from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.batched_stream import BatchedStream
 from sprocket.client.send.compiled_starts import CompiledStart
 from sprocket.client.send.producer_link import ProducerLink
-from sprocket.client.send.queue_choice import by_consistent_hash, by_sharding_key
+from sprocket.client.send.queue_choice import BY_HASH, by_consistent_hash, by_sharding_key
 from sprocket.client.send.recall import RecallHandle, recall
 from sprocket.client.send.reply import Reply
 from sprocket.client.send.request_reply import ReplySender
@@ -233,10 +233,8 @@ class Producer:
         sharding_key: str | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        request = self._prepare(message)
+        request = self._prepare(message, sharding_key)
         queue = await self._placed(message, queue)
-        if sharding_key and len(sharding_key) <= _MAX_SHARDING_KEY and not names.separators_in(sharding_key):
-            request.properties += names.encode({names.SHARDING_KEY: sharding_key})  # for `Consumer.run(by_key=True)`
         if self._tracing is not None and self._tracing.follows_sends:
             return await self._send_followed(self._tracing, request, queue, sharding_key, timeout_s)
         return await self._send_request(request, queue, sharding_key, timeout_s)
@@ -339,7 +337,7 @@ class Producer:
     ) -> None:
         """Send `message` without a response: it may be lost without notice."""
         self._check_place(message, queue, sharding_key, None)
-        request = self._prepare(message)
+        request = self._prepare(message, sharding_key)
         await self._sender.send_oneway(request, await self._placed(message, queue), sharding_key)
 
     async def send_batch(
@@ -486,18 +484,23 @@ class Producer:
         route = await self._instance.publish_route(topic, self._settings.default_topic_queue_nums)
         return list(route.publish)
 
-    def _prepare(self, message: Message) -> SendRequest:
+    def _prepare(self, message: Message, sharding_key: str | None = None) -> SendRequest:
         if self._is_closed or not self._instance.is_open:
             self._check_open()
         if not isinstance(message, Message):
             raise _no_message(message)
         arguments.check_topic(message.topic)
-        new_id = self._instance.identity.new_unique_id
+        new_id, request = self._instance.identity.new_unique_id, None
         if self._compiled_request is not None:
             request = self._compiled_request(message, new_id)
-            if request is not None:
-                return request
-        return single_request(message, self._settings, new_id)
+        if request is None:
+            request = single_request(message, self._settings, new_id)
+        if sharding_key and _is_carried(sharding_key):
+            own = {names.SHARDING_KEY: sharding_key}  # for `Consumer.run(by_key=True)`
+            if message.is_delayed:
+                own[names.INNER_SHARDING] = BY_HASH  # for the broker, when it is due
+            request.properties += names.encode(own)
+        return request
 
     @staticmethod
     def _check_place(
@@ -513,8 +516,18 @@ class Producer:
             raise IllegalMessage("a priority chooses the queue; leave queue and sharding_key out")
         if message.lite_topic and (queue is not None or sharding_key is not None):
             raise IllegalMessage("a lite topic chooses the queue; leave queue and sharding_key out")
+        if sharding_key is not None and message.is_delayed and not _is_carried(sharding_key):
+            raise IllegalMessage(
+                f"a delayed message carries its sharding key, which has up to {_MAX_SHARDING_KEY} characters, none of"
+                " them \\x01 or \\x02"
+            )
         if timeout_s is not None:
             arguments.timeout("timeout_s", timeout_s)
+
+
+def _is_carried(sharding_key: str) -> bool:
+    """Return whether a message gets its sharding key as a property."""
+    return len(sharding_key) <= _MAX_SHARDING_KEY and not names.separators_in(sharding_key)
 
 
 def _no_message(given: object) -> IllegalMessage:

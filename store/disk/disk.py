@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -104,10 +104,10 @@ class Disk(Protocol):
     def names(self, directory: Path) -> list[str]:
         """Return the names in `directory`, sorted; empty if it does not exist."""
 
-    def entries(self, directory: Path) -> list[tuple[str, int | None]]:
+    def entries(self, directory: Path, skipped: Container[str] = ()) -> list[tuple[str, int | None]]:
         """Return (name, size in bytes) of all entries of `directory`, sorted; size None if not a regular file.
 
-        Empty if `directory` does not exist.  Raises `DiskFailed`, also if it is a file.
+        Without those in `skipped`.  Empty if `directory` does not exist.  Raises `DiskFailed`, also if it is a file.
         """
 
     def size(self, path: Path) -> int | None:
@@ -214,10 +214,10 @@ class RealDisk:
         except OSError as error:
             raise as_store_error(error, "list", directory) from error
 
-    def entries(self, directory: Path) -> list[tuple[str, int | None]]:
+    def entries(self, directory: Path, skipped: Container[str] = ()) -> list[tuple[str, int | None]]:
         try:
             with os.scandir(directory) as found:
-                sizes = dict(_sizes(found))
+                sizes = dict(_sizes(entry for entry in found if entry.name not in skipped))
             # Python keeps 2,000 tuples that are freed for later ones.  Sorting tuples would scatter those over memory.
             return [(name, sizes[name]) for name in sorted(sizes)]
         except FileNotFoundError:

@@ -8,7 +8,7 @@ file with unsynced writes is never closed: an error of its sync would be lost wi
 import resource
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -157,8 +157,8 @@ class PooledDisk:
     def names(self, directory: Path) -> list[str]:
         return self._real.names(directory)
 
-    def entries(self, directory: Path) -> list[tuple[str, int | None]]:
-        return self._real.entries(directory)
+    def entries(self, directory: Path, skipped: Container[str] = ()) -> list[tuple[str, int | None]]:
+        return self._real.entries(directory, skipped)
 
     def size(self, path: Path) -> int | None:
         return self._real.size(path)

@@ -95,15 +95,14 @@ class ConsumeQueueTable:
     def _load(self, directory: Path, queue_type: QueueType, listed: ListedUnits | None) -> bool:
         usable = True
         strange = []
+        known: set[str] = set()
         if listed is not None and queue_type is QueueType.SIMPLE:
-            self._load_listed_light(listed)
-        for topic, size in self._disk.entries(directory):
+            known = self._load_listed_light(listed)
+        for topic, size in self._disk.entries(directory, known):
             if size is not None:
                 strange.append(topic)
                 self._blocked.add(topic)
                 continue
-            if queue_type is QueueType.SIMPLE and (topic, LIGHT_QUEUE_ID) in self.by_key:
-                continue  # a light queue of the list
             topic_directory = directory / topic
             queue_ids, others = _queue_ids(self._disk.entries(topic_directory))
             if others:
@@ -115,18 +114,24 @@ class ConsumeQueueTable:
             warn_of_strangers(directory, strange)
         return usable
 
-    def _load_listed_light(self, listed: ListedUnits) -> None:
+    def _load_listed_light(self, listed: ListedUnits) -> set[str]:
         """Load the light queues whose files are as the list says, without a look at their directories.
 
-        The table keeps the names of the list: of 100,000 queues all names take 16 MB.
+        Return their names.  The table keeps the names of the list: of 100,000 queues all names take 16 MB.
         """
+        known, light, first_units, by_key = set(), self._light, listed.first_units, self.by_key
         for key, end in listed.end_units.items():
             topic, queue_id = key
-            if queue_id != LIGHT_QUEUE_ID or not is_light(topic):
+            if queue_id != LIGHT_QUEUE_ID or not is_light(topic) or not is_file_name(topic):
                 continue
-            queue = self._make(topic, queue_id) if is_file_name(topic) else None
-            if isinstance(queue, LightQueue) and queue.load_listed(listed.first_units.get(key, 0), end):
-                self._put(key, queue)
+            if self.queue_type(topic) is not QueueType.SIMPLE:
+                continue
+            queue = LightQueue(light, topic)
+            if queue.load_listed(first_units.get(key, 0), end):
+                by_key[key] = queue
+                known.add(topic)
+        self._count_light(len(known))
+        return known
 
     def _load_queue(self, queue: LogicQueue, listed: ListedUnits | None) -> bool:
         key = queue.topic, queue.queue_id
@@ -188,10 +193,13 @@ class ConsumeQueueTable:
     def _put(self, key: tuple[str, int], queue: LogicQueue) -> None:
         self.by_key[key] = queue
         if is_light(key[0]):
-            self.light_count += 1
-            self.dispatches = True
+            self._count_light(1)
         else:
             self.usual[key] = None
+
+    def _count_light(self, more: int) -> None:
+        self.light_count += more
+        self.dispatches = self.dispatches or more > 0
 
     def _make(self, topic: str, queue_id: int) -> LogicQueue:
         queue_type = self.queue_type(topic)

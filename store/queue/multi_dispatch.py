@@ -37,7 +37,7 @@ from sprocket.remoting.message.topic_names import (
 from store.config.store_config import StoreConfig
 from store.queue.consume_queue_table import ConsumeQueueTable, is_file_name
 from store.queue.logic_queue import LogicQueue
-from store.record.record import PendingMessage, Record, decode, parts_of
+from store.record.record import PendingMessage, Record, decode, plain_end
 from store.scan.record_batch import RecordBatch
 
 # A flag of messages during an append, never of records.
@@ -83,10 +83,13 @@ def names_only_place(record: memoryview, queue: str, offset: int, physical_offse
 
     It is `places` for recovery, which checks a record of each light queue; most of them have one name.
     """
-    parts = parts_of(record)
-    if isinstance(parts, str) or parts[0][6] != physical_offset:
+    found = plain_end(record)
+    if found is None or found[0] != physical_offset or not found[1]:
         return False
-    properties = bytes(record[parts[3] :])
+    end = found[1]
+    properties = end[end[0] + 3 :]
+    if end[end[0] + 1 : end[0] + 3] != len(properties).to_bytes(2, "big"):
+        return False
     return find_last(properties, NAMES) == queue.encode() and find_last(properties, OFFSETS) == b"%d" % offset
 
 

@@ -33,6 +33,7 @@ from sprocket.remoting.message.record import (
     TAIL,
     V6_GROWTH_BYTES,
     SysFlag,
+    struct_of,
 )
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.config.delay_levels import parse_delay_levels
@@ -44,6 +45,7 @@ _DELAY_NAME: Final = encoded_name(DELAY)
 
 FIXED_IPV4_BYTES: Final = FIXED_IPV4_RAW.size
 _short_at: Final = struct.Struct(">H").unpack_from
+_sizes_of: Final = struct_of("total_size", "magic", "physical_offset", "sys_flag", "body_length").unpack_from
 # Flag of messages without a ConsumeQueue entry.
 NOT_DISPATCHED: Final = int(SysFlag.TRANSACTION_PREPARED)
 
@@ -178,6 +180,19 @@ def parts_of(record: memoryview) -> Parts | str:
     if _short_at(record, properties_at - 2)[0] != size - properties_at:
         return "fields do not add up to the record's size"
     return fields, body_at, topic_at, properties_at
+
+
+def plain_end(record: memoryview) -> tuple[int, bytes] | None:
+    """Return the physical offset that a usual `record` names, and its bytes from the topic's length on.
+
+    None for one with an IPv6 address or a topic of more than 127 bytes, and for what is none.
+    """
+    if len(record) < MIN_RECORD_BYTES:
+        return None
+    size, magic, physical_offset, sys_flag, body_bytes = _sizes_of(record)
+    if size != len(record) or magic != MAGIC_V1 or sys_flag & ANY_V6 or not 0 <= body_bytes < size:
+        return None
+    return physical_offset, bytes(record[FIXED_IPV4_BYTES + body_bytes :])
 
 
 def names_place(

@@ -12,7 +12,7 @@ from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from sprocket.remoting.message.topic_names import is_light
 from store.dispatch.deleted_topics import DeletedTopics
 from store.dispatch.redispatch import QueueIncomplete
-from store.flush.queue_list import QueueList
+from store.flush.queue_list import QueueKey, QueueList
 from store.log.commit_log import CommitLog
 from store.queue.blank_entries import first_unit
 from store.queue.consume_queue import BLANK_SIZE
@@ -52,14 +52,14 @@ class QueueCheck:
         for key, queue in list(self._table.by_key.items()):
             end = expected.get(key, 0)
             if end:
-                self._keep(queue, end, listed, clean)
+                self._keep(key, queue, end, listed, clean)
             else:
                 queue.destroy()
 
-    def _keep(self, queue: LogicQueue, end: int, listed: QueueList, clean: bool) -> None:
+    def _keep(self, key: QueueKey, queue: LogicQueue, end: int, listed: QueueList, clean: bool) -> None:
         first = queue.first_unit
         # Files at the front are removed only together with the log's oldest segments.
-        had_first = listed.first_units.get((queue.topic, queue.queue_id), 0)
+        had_first = listed.first_units.get(key, 0)
         is_front_lost = first > had_first and self._log.min_offset == listed.log_min_offset
         if is_front_lost or not first < end <= queue.capacity_unit:
             raise QueueIncomplete(
@@ -72,14 +72,15 @@ class QueueCheck:
             start = first_unit(queue, first, end, lambda entry: not self._is_gone(entry))
             oldest = queue.unit(start)
         if start < end:
-            if last is not None and last[1] != BLANK_SIZE and self._is_gone(last):
+            is_last_gone = self._is_gone(last)
+            if last is not None and last[1] != BLANK_SIZE and is_last_gone:
                 raise QueueIncomplete(f"{queue.directory} entry {end - 1} points before the log, older ones into it")
             self._expect(queue, end - 1, last)
             if start < end - 1:
                 self._expect(queue, start, oldest)
             if last is not None and last[0] < listed.log_offset and (self.newest is None or last[0] > self.newest[0]):
                 self.newest = last[:2]
-            if last is not None and not self._is_gone(last):
+            if last is not None and not is_last_gone:
                 self.claimed_offset = max(self.claimed_offset, last[0] + last[1])
         queue.set_range(start, end, cut=not clean or following not in _EMPTY)
 

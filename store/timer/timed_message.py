@@ -4,7 +4,6 @@ Source: RocketMQ 5.3.3, `TimerMessageStore.convert`, `convertMessage`, `buildDel
 """
 
 import re
-import struct
 from functools import lru_cache
 from typing import Final
 
@@ -12,7 +11,7 @@ from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find_last, terminated, without
-from sprocket.remoting.message.record import ANY_V6, BODY_LENGTH_AT, FIXED_IPV4_RAW, MIN_RECORD_BYTES, SYS_FLAG_AT
+from sprocket.remoting.message.record import FIXED_IPV4_RAW
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
@@ -22,6 +21,7 @@ from store.record.record import (
     Record,
     TagsCodes,
     decode,
+    plain_end,
     topic_field,
     topic_name,
 )
@@ -38,7 +38,6 @@ _DELETE_KEY: Final = names.encoded_name(names.TIMER_DEL_UNIQKEY)
 _UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
 _ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
 _MAX_DIGITS: Final = 19
-_FLAG_AND_BODY: Final = struct.Struct(f">{SYS_FLAG_AT}xi{BODY_LENGTH_AT - SYS_FLAG_AT - 4}xi")
 TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
 # The order in which a broker of Sprocket writes them.  The first property of a name counts, so search for each first.
 _PLACE: Final = re.compile(
@@ -165,14 +164,10 @@ def topic_of(name: bytes) -> str | None:
 
 def _properties(view: memoryview) -> bytes | None:
     """Return the properties of a usual record of the wheel's topic; None for any other record."""
-    if len(view) < MIN_RECORD_BYTES:
+    end = plain_end(view)
+    if end is None or not end[1].startswith(TOPIC_FIELD):
         return None
-    sys_flag, body_bytes = _FLAG_AND_BODY.unpack_from(view)
-    if sys_flag & ANY_V6 or body_bytes < 0:
-        return None
-    rest = bytes(view[FIXED_IPV4_BYTES + body_bytes :])
-    if not rest.startswith(TOPIC_FIELD):
-        return None
+    rest = end[1]
     begin = len(TOPIC_FIELD) + 2
     properties = rest[begin:]
     return properties if int.from_bytes(rest[begin - 2 : begin], "big") == len(properties) else None

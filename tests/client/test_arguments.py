@@ -262,6 +262,7 @@ def test_name_servers_are_one_str_or_a_list(given: Any) -> None:
         (lambda p: p.send(message(), queue=MessageQueue("T", "a", 0), sharding_key="k"), "pass one of them"),
         (lambda p: p.request(message(), timeout_s=0), "timeout_s is 0"),
         (lambda p: p.send_oneway(message(), sharding_key=7), "sharding_key"),
+        (lambda p: p.send(Message("T", b"", delay=1), sharding_key="k" * 1025), "carries its sharding key, .* 1024"),
         (lambda p: p.send_batch(["text"]), "message is of type str"),
         (lambda p: p.send_batch([message()], timeout_s=0), "timeout_s is 0"),
         (lambda p: anext(p.send_many([message()], window=0)), "window is 0"),

@@ -11,7 +11,7 @@ from replicate.cluster import Cluster
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.position import Checkpoint
 from replicate.records import Link, Record, link_key, queue_key
-from sprocket import ConsumeFrom, Consumer, Message, Producer
+from sprocket import ConsumeFrom, Consumer, Message, Producer, SimpleConsumer
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.connection.client_instance import ClientSettings
@@ -70,6 +70,20 @@ async def test_a_topic_shows_its_type_and_its_lite_topics(broker: Broker) -> Non
         assert "chatters" in page.text
         page = await visitor.get("/topic", topic="Alarms")
         assert "Message type PRIORITY" in page.text and "Lite topics" not in page.text
+
+
+async def test_a_topic_of_type_priority_shows_what_waits_by_priority(broker: Broker) -> None:
+    async with AdminClient([broker.namesrv]) as admin:
+        await admin.create_topic(broker.address, TopicConfig("Urgent", 3, 3, attributes={"+message.type": "PRIORITY"}))
+        await send(broker, "Urgent", 2, priority=0)
+        await send(broker, "Urgent", 5, priority=7)
+        from_first = ConsumeFrom.FIRST
+        async with SimpleConsumer("medics", {"Urgent": "*"}, broker.namesrv, consume_from=from_first) as consumer:
+            [first] = await consumer.receive(1)
+            assert first.priority == 7
+            async with running(broker.namesrv) as (_, visitor):
+                page = await visitor.get("/topic", topic="Urgent")
+    assert "Priority Messages Waiting for medics 2 5 4 1 0 0 0 2 2" in page.text, page.text
 
 
 async def test_group_without_consumers_and_with_one(broker: Broker) -> None:

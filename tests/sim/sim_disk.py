@@ -9,7 +9,7 @@ import errno
 import hashlib
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -245,14 +245,14 @@ class SimDisk:
         node = self._find(directory)
         return sorted(node.entries) if isinstance(node, Directory) else []
 
-    def entries(self, directory: Path) -> list[tuple[str, int | None]]:
+    def entries(self, directory: Path, skipped: Container[str] = ()) -> list[tuple[str, int | None]]:
         node = self._find(directory)
         if node is None:
             return []
         if isinstance(node, File):
             raise DiskFailed(f"list {directory}: {os.strerror(errno.ENOTDIR)}")
-        entries = node.entries.items()
-        return sorted((name, entry.size if isinstance(entry, File) else None) for name, entry in entries)
+        entries = {name: entry for name, entry in node.entries.items() if name not in skipped}
+        return sorted((name, entry.size if isinstance(entry, File) else None) for name, entry in entries.items())
 
     def size(self, path: Path) -> int | None:
         node = self._find(path)

@@ -49,8 +49,8 @@ def outgoing(request: SendRequest, namespace: str, sharding_key: str | None, now
         message_type=wire.NORMAL,
         born_timestamp=timestamp(now_ms),
     )
-    table.pop(names.UNIQ_KEY, None)
-    table.pop(names.WAIT, None)
+    for name in (names.UNIQ_KEY, names.WAIT, names.INNER_SHARDING):
+        table.pop(name, None)
     if tags := table.pop(names.TAGS, ""):
         system.tag = tags
     system.keys.extend(table.pop(names.KEYS, "").split())

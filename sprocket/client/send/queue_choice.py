@@ -4,7 +4,8 @@ Source: RocketMQ 5.3.3, `TopicPublishInfo`, `MQFaultStrategy.selectOneMessageQue
 `ProducerProcessor`, `LiteShardingImpl`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.send.consistent_hash import consistent_hash
@@ -68,3 +69,12 @@ def by_sharding_key(route: TopicRoute, key: str) -> MessageQueue:
 def by_consistent_hash(route: TopicRoute, key: str) -> MessageQueue:
     """Return the queue of a lite topic, or at a proxy of a message group: most keep theirs when queues are added."""
     return route.publish[consistent_hash(java_hash_code(key), len(route.publish))]
+
+
+BY_HASH: Final = "hash"
+BY_CONSISTENT_HASH: Final = "consistentHash"
+# How a key chooses its queue, under the names that a message's INNER_SHARDING has.
+CHOICES: Final[Mapping[str, Callable[[TopicRoute, str], MessageQueue]]] = {
+    BY_HASH: by_sharding_key,
+    BY_CONSISTENT_HASH: by_consistent_hash,
+}

@@ -51,6 +51,9 @@ EXPECTED_OFFSET: Final = "INNER_EXPECTED_OFFSET"
 SEQUENCE_PREFIX: Final = "sequence:"
 # Schedule and fire time of a message that a Sprocket broker sent on a schedule; only brokers set it.  Not in RocketMQ.
 INNER_SCHEDULE: Final = "INNER_SCHEDULE"
+# How the sharding key of a delayed message, or of one of a transaction, chooses its queue (`queue_choice.CHOICES`).
+# While the message waits, a Sprocket broker adds the number of queues.  Not in RocketMQ.
+INNER_SHARDING: Final = "INNER_SHARDING"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
@@ -83,7 +86,7 @@ NOT_CARRIED: Final = frozenset(
     | {POP_CK, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, TIMER_DELIVER_MS}
     | {TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES}
     | {TIMER_DEL_UNIQKEY, "1ST_POP_TIME", "CONSUME_START_TIME", "__CRC32#", IDEMPOTENCE_ID, EXPECTED_OFFSET}
-    | {INNER_SCHEDULE}
+    | {INNER_SCHEDULE, INNER_SHARDING}
 )
 # Names that a user property must not have, because they change the meaning of the message.
 RESERVED: Final = frozenset(
@@ -92,7 +95,7 @@ RESERVED: Final = frozenset(
     | {"TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", MSG_REGION, TRACE_ON, "CONSUME_START_TIME"}
     | {IDEMPOTENCE_ID, INNER_NUM, INNER_BASE, "INSTANCE_ID", "__CRC32#", TRANSACTION_PREPARED_QUEUE_OFFSET}
     | {CORRELATION_ID, REPLY_TO_CLIENT, TTL, MSG_TYPE, ARRIVE_TIME, PUSH_REPLY_TIME, PRIORITY, LITE_TOPIC}
-    | {EXPECTED_OFFSET, INNER_SCHEDULE}
+    | {EXPECTED_OFFSET, INNER_SCHEDULE, INNER_SHARDING}
 )
 
 

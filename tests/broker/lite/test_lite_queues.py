@@ -37,8 +37,7 @@ def test_the_queues_of_the_oldest_interval_come_first_and_only_when_it_has_ended
 
 def test_times_from_before_the_start_are_learned_late_and_a_new_message_counts() -> None:
     queues = LiteQueues()
-    for name in ("a", "b", "c"):
-        queues.found([_q(name)])
+    queues.found([_q(name) for name in ("a", "b", "c")])
     queues.arrived(_q("b"), 100 * INTERVAL_MS)
     assert queues.unknown("P") == [_q("a"), _q("c")]
     for name, minute in (("a", 70), ("c", 60), ("b", 50), ("gone", 1)):

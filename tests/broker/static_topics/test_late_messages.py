@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from broker.server import Broker
+from sprocket.client.connection.topic_route import TopicRoute
+from sprocket.client.send.queue_choice import BY_CONSISTENT_HASH, BY_HASH, CHOICES
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.topic import SHARDING_QUEUES
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.send import EndTransactionRequestHeader, SendMessageResponseHeader
@@ -16,7 +20,7 @@ from sprocket.remoting.message.topic_names import FORWARD_GROUP, FORWARD_TOPIC
 from store.record.record import Record
 from tests.broker.auth.test_users import GUARDED, INNER
 from tests.broker.insides import core_of
-from tests.broker.rig import GROUP, TOPIC, running_broker
+from tests.broker.rig import GROUP, TOPIC, create, running_broker
 from tests.broker.rig import records as records_of
 from tests.broker.static_topics.rig import A, B, Site, item, records, site
 from tests.broker.static_topics.test_locks import locks
@@ -121,6 +125,53 @@ async def test_messages_wait_for_a_leader_that_is_away_in_their_order(tmp_path: 
         async with again(tmp_path, two, A), again(tmp_path, two, B) as b:
             await until(lambda: b.store.max_offset(TOPIC, 1) >= 5)
             assert [bytes(record.body) for record in records_of(b, TOPIC)] == [b"%d" % number for number in range(5)]
+
+
+async def grows(two: Site, queues: int, attribute: str) -> None:
+    """Give the plain topic so many queues on each broker."""
+    header = create(read_queue_nums=queues, write_queue_nums=queues, attributes=attribute or None)
+    for client in two.clients.values():
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+
+@pytest.mark.parametrize("named", [TRANSACTION, {"DELAY": "1"}, {"TIMER_DELAY_MS": "500"}])
+@pytest.mark.parametrize("hashing", [BY_HASH, BY_CONSISTENT_HASH])
+async def test_a_late_message_of_a_topic_that_has_grown_goes_where_its_key_goes_now(
+    tmp_path: Path, named: dict[str, str], hashing: str
+) -> None:
+    publish = tuple(MessageQueue(TOPIC, name, number) for name in (A, B) for number in range(4))
+    route = TopicRoute(TOPIC, publish, (), {})
+    keys = (f"key-{number}" for number in range(1000))
+    key, queue = next((key, queue) for key in keys if (queue := CHOICES[hashing](route, key)).broker_name == B)
+    async with site(tmp_path, auto_create_subscription_group=True) as two:
+        await grows(two, 1, "")
+        own = {"__SHARDINGKEY": key, "INNER_SHARDING": hashing}
+        sent = await send(two, b"late", named | own, sys_flag=4 if named is TRANSACTION else 0, sharding_queues=2)
+        await grows(two, 4, f"+{SHARDING_QUEUES}=0")
+        if named is TRANSACTION:
+            await commit(two, sent)
+        await until(lambda: len(records_of(two.brokers[A], FORWARD_TOPIC)) == 1)
+        await grows(two, 4, f"+{SHARDING_QUEUES}=8")
+        await waits_at_leader(two, B, queue.queue_id, 1)
+        [record] = records_of(two.brokers[B], TOPIC)
+        assert bytes(record.body) == b"late" and record.queue_id == queue.queue_id
+        assert "INNER_SHARDING" not in names.parse(bytes(record.properties).decode())
+        assert records_of(two.brokers[A], TOPIC) == []
+
+
+@pytest.mark.parametrize("named", [TRANSACTION, {"TIMER_DELAY_MS": "500"}])
+async def test_a_late_message_with_a_key_goes_to_its_queue_if_the_topic_is_as_it_was(
+    tmp_path: Path, named: dict[str, str]
+) -> None:
+    async with site(tmp_path, auto_create_subscription_group=True) as two:
+        await grows(two, 1, "")
+        own = {"__SHARDINGKEY": "key", "INNER_SHARDING": BY_HASH}
+        sent = await send(two, b"late", named | own, sys_flag=4 if named is TRANSACTION else 0)
+        if named is TRANSACTION:
+            await commit(two, sent)
+        await waits_at_leader(two, A, 0, 1)
+        [record] = records_of(two.brokers[A], TOPIC)
+        assert "INNER_SHARDING" not in names.parse(bytes(record.properties).decode())
 
 
 async def test_clients_cannot_send_to_the_topic_of_late_messages(tmp_path: Path) -> None:

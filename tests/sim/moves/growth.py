@@ -1,5 +1,8 @@
 """A run: a topic, plain or static, grows again and again while keys are sent; the tool and brokers stop at any request.
 
+Some messages wait at their broker first, as delayed ones and those of transactions do; their order is that in which
+they leave it.  Where they go is decided by `has_grown`.
+
 The steps are those of `TopicGrowth`, and clients choose queues with `by_sharding_key`.  A consumer commits some time
 after it has read, name servers lag, and a producer's route may be as old as the pause at the end of a growth allows.
 Queues of a static topic move, too.
@@ -11,10 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from broker.plan.table import Refused
+from broker.topic import moved_queues
 from broker.topic.attributes import sharding_queues
 from broker.topic.logical_queue import led_items
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.topic_growth import Limits, TopicGrowth
+from sprocket.client.connection.topic_route import TopicRoute
 from sprocket.client.send.queue_choice import by_sharding_key
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.route import TopicRouteData
@@ -89,6 +94,9 @@ class GrowthRun(Run):
         self._oldest = 1000
         self._target = _FIRST_QUEUES
         self._at: Counter[MessageQueue] = Counter()
+        # At each broker: messages that wait, with key, physical queue and INNER_SHARDING; keys of those to send again.
+        self._waiting: dict[str, list[tuple[str, int, bytes]]] = {name: [] for name in BROKERS}
+        self._late: dict[str, list[str]] = {name: [] for name in BROKERS}
         self.committed: Counter[MessageQueue] = Counter()
         self.growth = TopicGrowth(
             self.admin, self.topics, lambda _: None, monotonic=lambda: self.now_ms / 1000, pause=self._pause
@@ -149,6 +157,8 @@ class GrowthRun(Run):
                     work.send(None)
                     self._step(self._pull)
             except StopIteration:
+                for _ in range(100):
+                    self._step(self._leave)
                 return
             except AdminError:
                 self.answers["failed"] += 1
@@ -160,13 +170,13 @@ class GrowthRun(Run):
 
     # Clients
 
-    def _send(self) -> None:
-        key = self.random.choice(KEYS)
-        route = self._route(key)
+    def _place_of(self, client: str, key: str) -> tuple[SimBroker, int, TopicRoute, MessageQueue] | None:
+        """Return broker and physical queue that take a message of a client now, by its route; None if none does."""
+        route = self._route(client)
         queue = by_sharding_key(route, key)
         broker = self.brokers.get(route.broker_of(queue))
         if broker is None or not broker.is_up or broker.config is None:
-            return
+            return None
         number: int | None = queue.queue_id
         if broker.config.mapping_detail is not None:
             items = led_items(broker.config.mapping_detail, queue.queue_id)
@@ -174,7 +184,47 @@ class GrowthRun(Run):
         expected = sharding_queues(broker.config.attributes)
         if number is None or expected not in (None, len(route.publish)):
             self.answers["refused"] += 1
-            self._known[key] = len(self._routes) - 1  # the producer asks for the route
+            self._known[client] = len(self._routes) - 1  # the client asks for the route
+            return None
+        return broker, number, route, queue
+
+    def _leave(self) -> None:
+        """Let a message that waits go to its queue, or be sent again by its broker."""
+        name = self.random.choice(BROKERS)
+        broker, waiting, late = self.brokers[name], self._waiting[name], self._late[name]
+        if not broker.is_up or broker.config is None:
+            return
+        if late and self.random.random() < 0.5:
+            target = self._place_of(name, late[0])
+            if target is not None:
+                key = late.pop(0)
+                target[0].queue(target[1]).append((key, self._next[key]))
+                self._next[key] += 1
+                self.answers["late"] += 1
+        elif waiting:
+            key, number, sharding = waiting.pop(self.random.randrange(len(waiting)))
+            detail = broker.config.mapping_detail
+            place = (TOPIC, number)
+            if detail is not None:
+                place = moved_queues.present_place({TOPIC: detail}, TOPIC, number)
+            if moved_queues.has_grown(sharding, broker.config, detail) or place[0] != TOPIC:
+                late.append(key)
+            else:
+                broker.queue(place[1]).append((key, self._next[key]))
+                self._next[key] += 1
+
+    def _send(self) -> None:
+        if self.random.random() < 0.3:
+            self._leave()
+            return
+        key = self.random.choice(KEYS)
+        target = self._place_of(key, key)
+        if target is None:
+            return
+        broker, number, route, queue = target
+        if self.random.random() < 0.2 and broker.config is not None:
+            count = moved_queues.key_queues(broker.config, broker.config.mapping_detail)
+            self._waiting[broker.name].append((key, number, b"hash %d" % count))
             return
         # With auto_batch, keys that chose the queue from as many queues travel together, and are refused together.
         others = [each for each in KEYS if each != key and by_sharding_key(route, each) == queue]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.topic import moved_queues
 from sprocket.client.admin.topic_growth import TopicGrowth
 from tests.sim.moves.growth import GrowthRun
 from tests.tiers import seeds
@@ -19,6 +20,11 @@ def test_a_growth_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch, s
     async def skip(*_: object) -> None: ...
 
     monkeypatch.setattr(GrowthRun if step == "_pause" else TopicGrowth, step, skip)
+    assert any(GrowthRun(seed).play().problems for seed in range(20))
+
+
+def test_messages_that_waited_in_a_queue_of_the_old_number_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved_queues, "has_grown", lambda *_: False)
     assert any(GrowthRun(seed).play().problems for seed in range(20))
 
 
