@@ -35,7 +35,7 @@ class Profile:
     seconds: float
     producers: int
     # Tables travel in sessions alone.
-    has_schedule: bool
+    has_schedule: bool = False
 
     @property
     def name(self) -> str:
