@@ -151,6 +151,13 @@ def client_settings(namesrv: str) -> "ClientSettings":
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main`; turn an error of Sprocket into a message and an exit status."""
+    try:
+        return _run(main)
+    finally:
+        main.close()  # an interrupt may have come before it began
+
+
+def _run(main: Coroutine[Any, Any, T]) -> T:
     from sprocket.common import event_loops
     from sprocket_cli.permission import refusal_in, refusal_text
     from sprocket_cli.processes.interrupts import cancels_main_task

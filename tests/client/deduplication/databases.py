@@ -158,11 +158,12 @@ class MariaDb:
         """Raises DatabaseMissingError."""
         self._program, self._environment, self._messages = _mariadb_program()
         self._folder = Path(tempfile.mkdtemp(prefix="mariadb-"))
+        self.socket = self._folder / "socket"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "MariaDb":
         options = {
-            "datadir": self._folder / "data", "socket": self._folder / "socket", "pid-file": self._folder / "pid",
+            "datadir": self._folder / "data", "socket": self.socket, "pid-file": self._folder / "pid",
             "lc-messages-dir": self._messages, "innodb-buffer-pool-size": "32M", "innodb-log-file-size": "16M",
             "user": "root" if os.geteuid() == 0 else "",
         }  # fmt: skip
@@ -186,17 +187,17 @@ class MariaDb:
         """Create an empty database."""
         import pymysql
 
-        with pymysql.connect(unix_socket=f"{self._folder}/socket", user="root") as connection:
+        with pymysql.connect(unix_socket=str(self.socket), user="root") as connection:
             connection.cursor().execute(f"CREATE DATABASE {database}")
 
     def url(self, database: str) -> str:
-        return f"mysql://root@localhost/{database}?unix_socket={self._folder}/socket"
+        return f"mysql://root@localhost/{database}?unix_socket={self.socket}"
 
     def _is_ready(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, (self._folder / "log").read_text()
         with socket.socket(socket.AF_UNIX) as connection:
-            return connection.connect_ex(f"{self._folder}/socket") == 0
+            return connection.connect_ex(str(self.socket)) == 0
 
 
 async def _answers(url: str) -> bool:

@@ -49,7 +49,7 @@ class Migration(migrations.Migration):
                 "indexes": [models.Index(fields=["topic", "ordering_key", "id"], name="sprocket_outbox_key")],
             },
         ),
-        migrations.RunPython(create_locks, drop_locks),
+        migrations.RunPython(create_locks, drop_locks, atomic=False),
         migrations.CreateModel(
             name="TaskRecord",
             fields=[
