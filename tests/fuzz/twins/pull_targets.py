@@ -46,7 +46,7 @@ from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import SimStore, small_config
 
 # Without a C compiler, `tests/engine` says so.
-ENGINES: Final = () if kernels.kernel_native is None else (True,)
+ENGINES: Final = () if native("broker.pull.kernel_native") is None else (True,)
 TAGS: Final = ("A", "B", "A", "", "C")
 COLD: Final = 4  # the first messages of queue 3 are checked at each read
 _TOPICS: Final = (TopicConfig("Orders", 4, 4), TopicConfig("NoRead", 4, 4, perm=2), TopicConfig("Empty", 4, 4))
