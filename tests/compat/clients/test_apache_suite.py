@@ -24,6 +24,7 @@ _SUITES = {
         "client.consumer.pop.PopBigMessageIT",
         "client.consumer.pop.PopMessageAndForwardingIT",
         "client.consumer.pop.PopOrderlyIT",
+        "client.consumer.pop.PopPriorityIT",
         "client.consumer.pop.PopSubCheckIT",
         "retry.PopConsumerRetryIT",
         "offset.OffsetResetForPopIT",

@@ -122,7 +122,7 @@ class that starts servers. Where the tests inspect objects inside a broker, it r
 | `OffsetResetForPopIT`, two tests | pass without their check of a broker's order table |
 | `BatchSendIT.testBatchSend_SysInnerBatch` | passes, but an empty queue of a BatchCQ topic starts at 0, not -1 |
 | `StaticTopicIT.testRemappingAndClear`, `CreateAndUpdateTopicIT` | not applicable: they use a broker's objects |
-| `PopPriorityIT` of 5.5.0 | not run |
+| `PopPriorityIT` of 5.5.0 | passes |
 | gRPC of 5.5.0 (`GrpcBaseIT`), at a proxy of Sprocket | passes |
 | DLedger, broker container | not run: Sprocket does not have these servers |
 | controller | not run: it starts RocketMQ's classes; `test_controllers.py` has its brokers under our controllers |

@@ -45,4 +45,22 @@ public class LiveBrokerConfig extends BrokerConfig {
         super.setShortPollingTimeMills(value);
         tell("shortPollingTimeMills", value);
     }
+
+    @Override
+    public void setPriorityOrderAsc(boolean value) {
+        super.setPriorityOrderAsc(value);
+        tell("priorityOrderAsc", value);
+    }
+
+    @Override
+    public void setUseSeparateRetryQueue(boolean value) {
+        super.setUseSeparateRetryQueue(value);
+        tell("useSeparateRetryQueue", value);
+    }
+
+    @Override
+    public void setPopFromRetryProbabilityForPriority(int value) {
+        super.setPopFromRetryProbabilityForPriority(value);
+        tell("popFromRetryProbabilityForPriority", value);
+    }
 }
