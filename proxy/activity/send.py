@@ -12,7 +12,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.brokers.brokers import Brokers
-from proxy.brokers.caller_connections import Caller
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.transaction_ids import TransactionId
 from proxy.config import ProxyConfig
@@ -78,7 +77,7 @@ class SendActivity:
                 raise Refusal(wire.MESSAGE_CORRUPTED, "topic in message is not same")
             messages.append(incoming(message, topic, peer, self._config, now_ms))
         await self._check_types(topic, messages)
-        return encoded_sends(await self._send(call.caller, topic, messages))
+        return encoded_sends(await self._send(call, topic, messages))
 
     async def _check_types(self, topic: str, messages: Sequence[Incoming]) -> None:
         if not self._config.enable_topic_message_type_check or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -87,29 +86,29 @@ class SendActivity:
         expected = self._metadata.known_type(topic) or await self._metadata.message_type(topic)
         check_type(expected, {message.message_type for message in messages})
 
-    async def _send(self, caller: Caller, topic: str, messages: Sequence[Incoming]) -> list[SendResult]:
+    async def _send(self, call: Call, topic: str, messages: Sequence[Incoming]) -> list[SendResult]:
         if len(messages) == 1:
-            return await self._send_request(caller, topic, _single(topic, messages[0]), messages)
+            return await self._send_request(call, topic, _single(topic, messages[0]), messages)
         is_batch = (
             all(message.message_type in _BATCHABLE and not message.sys_flag for message in messages)
             and len({message.sharding_key for message in messages}) == 1
         )
         if is_batch:
-            return await self._send_request(caller, topic, _batch(topic, messages), messages)
+            return await self._send_request(call, topic, _batch(topic, messages), messages)
         if any(message.sharding_key for message in messages):
             # In order, because messages of one group or lite topic are.
-            return [await self._send_one(caller, topic, message) for message in messages]
-        return list(await asyncio.gather(*(self._send_one(caller, topic, message) for message in messages)))
+            return [await self._send_one(call, topic, message) for message in messages]
+        return list(await asyncio.gather(*(self._send_one(call, topic, message) for message in messages)))
 
-    async def _send_one(self, caller: Caller, topic: str, message: Incoming) -> SendResult:
+    async def _send_one(self, call: Call, topic: str, message: Incoming) -> SendResult:
         """Send one of several messages; its failure is its own."""
         try:
-            return (await self._send_request(caller, topic, _single(topic, message), [message]))[0]
+            return (await self._send_request(call, topic, _single(topic, message), [message]))[0]
         except SprocketError as error:
             return SendResult(status_of(error), message.message_id)
 
     async def _send_request(
-        self, caller: Caller, topic: str, request: SendRequest, messages: Sequence[Incoming]
+        self, call: Call, topic: str, request: SendRequest, messages: Sequence[Incoming]
     ) -> list[SendResult]:
         route = await self._route(topic)
         key = messages[0].sharding_key
@@ -119,7 +118,7 @@ class SendActivity:
             queue = self._queue(route, key, failed)
             sharding_queues = len(route.publish) if key else None
             try:
-                response = await self._brokers.send(request, queue, messages[0].born_ms, sharding_queues, caller)
+                response = await self._brokers.send(request, queue, messages[0].born_ms, sharding_queues, call.caller)
             except (ConnectFailed, Refusal):
                 # Nothing was sent.  A message group stays with its queue, and a lite topic with its broker.
                 self._brokers.instance.request_refresh(topic)
@@ -127,6 +126,8 @@ class SendActivity:
                 if key or len(failed) >= len({route.broker_of(one) for one in route.publish}):
                     raise
                 continue
+            if response.code == ResponseCode.FLOW_CONTROL:
+                self._brokers.slowed.refused(call.caller, call.peer)
             if response.code == ResponseCode.NOT_LEADER_FOR_QUEUE and moves < _MAX_MOVES:
                 # Nothing was stored: the logical queue has moved, which name servers learn at once; or the topic grows.
                 moves += 1

@@ -135,20 +135,13 @@ class Brokers:
             channel = await self._channel(queue.broker_name, caller)
             if channel.is_signing or len(request.body) > _LARGE_BODY_BYTES:
                 fields = request.ext_fields(request.topic, SEND_SETTINGS, queue, born_ms) | sharded(sharding_queues)
-                answer = channel.request(request.code, fields, request.body, timeout_s=TIMEOUT_S)
-                return self._noted(await answer, caller)
+                return await channel.request(request.code, fields, request.body, timeout_s=TIMEOUT_S)
             header, opaque = send_header(request.code, queue, sharding_queues), channel.next_opaque()
             numbers = request.sys_flag, born_ms, request.flag
             prefix = header.prefix(opaque, *numbers, request.properties, len(request.body))
-            answer = asyncio.get_running_loop().create_future()
+            answer: asyncio.Future[ReceivedResponse] = asyncio.get_running_loop().create_future()
             channel.request_encoded(answer, request.code, opaque, prefix, request.body, TIMEOUT_S)
-            return self._noted(await answer, caller)
-
-    def _noted(self, response: ReceivedResponse, caller: Caller | None) -> ReceivedResponse:
-        """Return the response to a send of `caller`, who is slowed if a quota has refused it."""
-        if response.code == ResponseCode.FLOW_CONTROL and caller is not None:
-            self.slowed.refused(caller)
-        return response
+            return await answer
 
     def success(self, response: ReceivedResponse, broker_name: str) -> ReceivedResponse:
         """Return `response` unless it is an error.  Raises BrokerRefused."""

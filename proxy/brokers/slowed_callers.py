@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from proxy.brokers.caller_connections import Caller
 from sprocket.client.connection.wakeup import pause
-from sprocket.common.refusal_pace import MAX_WAIT_S, RefusalPace
+from sprocket.common.refusal_pace import RefusalPace
 
 _MAX_KNOWN: Final = 4096
 K = TypeVar("K")
@@ -19,7 +19,10 @@ Peer = tuple[str, int]
 
 
 class SlowedCallers:
-    """Callers that brokers have refused of late, and their connections.  Lives in the event loop's thread."""
+    """Connections with requests that brokers have refused of late.  Lives in the event loop's thread.
+
+    All refusals of one caller have one pace, on however many connections.  Only those connections wait.
+    """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -27,25 +30,16 @@ class SlowedCallers:
         self._until_s: OrderedDict[Peer, float] = OrderedDict()
 
     def __bool__(self) -> bool:
-        """Whether any caller may be slowed now."""
-        return bool(self._paces or self._until_s)
+        """Whether any connection may have to wait now."""
+        return bool(self._until_s)
 
-    def refused(self, caller: Caller) -> float:
-        """Note that a quota has refused a request of a caller; return for how long its connection waits, s."""
-        pace = self._paces.pop(caller, None) or RefusalPace()
+    def refused(self, caller: Caller, peer: Peer) -> float:
+        """Note that a quota has refused a request of a caller on a connection; return for how long that waits, s."""
+        now_s, pace = self._now_s(), self._paces.pop(caller, None) or RefusalPace()
         _keep(self._paces, caller, pace)
-        return pace.refused_s(self._now_s())
-
-    def served(self, caller: Caller, peer: Peer) -> None:
-        """Note that a call of a caller on a connection has been served, perhaps refused."""
-        pace = self._paces.get(caller)
-        if pace is None:
-            return
-        now_s = self._now_s()
-        if pace.until_s <= now_s:
-            del self._paces[caller]
-        else:
-            _keep(self._until_s, peer, min(pace.until_s, now_s + MAX_WAIT_S))
+        wait_s = pace.refused_s(now_s)
+        _keep(self._until_s, peer, now_s + wait_s)
+        return wait_s
 
     async def wait(self, peer: Peer) -> None:
         """Wait until calls on a connection are served again."""
@@ -57,6 +51,6 @@ class SlowedCallers:
 
 
 def _keep(table: OrderedDict[K, V], key: K, value: V) -> None:
-    if len(table) >= _MAX_KNOWN:
+    if len(table) >= _MAX_KNOWN and key not in table:
         table.popitem(last=False)
     table[key] = value

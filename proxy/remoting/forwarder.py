@@ -133,7 +133,8 @@ class Forwarder:
         if found.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
             self._moved(request)
         elif found.code == ResponseCode.FLOW_CONTROL:
-            request.channel.read_after(self._brokers.slowed.refused(caller_of(request.channel)))
+            channel = request.channel
+            channel.read_after(self._brokers.slowed.refused(caller_of(channel), channel.peer))
         if request.wants_answer:
             response = Response(found.code, found.remark, found.ext_fields, found.body)
             request.channel.answer(request, *encode_response(response, request.opaque, request.serialization))

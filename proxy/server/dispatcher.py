@@ -84,7 +84,7 @@ class Limits:
 class Dispatcher:
     """Calls of one port.  `listener` returns what is known when the port is open.
 
-    `peer_behind` returns the client behind a connection of the entrance.  Calls of `slowed` callers wait.
+    `peer_behind` returns the client behind a connection of the entrance.  Calls on `slowed` connections wait.
     """
 
     def __init__(
@@ -146,8 +146,6 @@ class Dispatcher:
             return await serve(call, request)
         finally:
             self._intake.done(call.peer, len(raw))
-            if self._slowed:
-                self._slowed.served(call.caller, call.peer)
 
     def _request(self, call: Call, raw: bytes, kind: "_Request") -> tuple[Any, str | None]:
         """Return the request in `raw`, if the caller may ask for it, and the caller's account.  Raises Refusal."""

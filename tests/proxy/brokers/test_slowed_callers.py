@@ -12,23 +12,20 @@ FIRST, SECOND = ("10.0.0.1", 1), ("10.0.0.1", 2)
 
 def test_all_refusals_of_one_caller_have_one_pace_and_none_waits_for_more_than_a_second() -> None:
     slowed = SlowedCallers(ManualClock().monotonic)
-    assert [round(slowed.refused(ALICE) * 1000) for _ in range(3)] == [1, 2, 3]
-    assert round(slowed.refused(BOB) * 1000) == 1
-    assert max(slowed.refused(ALICE) for _ in range(2000)) == 1.0
+    assert [round(slowed.refused(ALICE, peer) * 1000) for peer in (FIRST, SECOND, FIRST)] == [1, 2, 3]
+    assert round(slowed.refused(BOB, FIRST) * 1000) == 1
+    assert max(slowed.refused(ALICE, FIRST) for _ in range(2000)) == 1.0
 
 
-async def test_only_the_connections_of_a_refused_caller_wait_and_not_for_ever() -> None:
+async def test_only_the_connections_that_were_refused_wait_and_not_for_ever() -> None:
     clock = ManualClock()
     slowed = SlowedCallers(clock.monotonic)
     for _ in range(20):
-        slowed.refused(ALICE)
-    slowed.served(ALICE, FIRST)
-    slowed.served(BOB, SECOND)
+        slowed.refused(ALICE, FIRST)
     waiting = asyncio.ensure_future(slowed.wait(FIRST))
-    await slowed.wait(SECOND)
+    await slowed.wait(SECOND)  # of the same caller
     assert slowed and not waiting.done()
     clock.advance(1)
     await slowed.wait(FIRST)
-    slowed.served(ALICE, FIRST)
     assert not slowed
     await waiting
