@@ -48,13 +48,13 @@ $(STAMP): setup.cfg pyproject.toml requirements.lock | $(BUILD_STAMP)
 $(ENGINE_STAMP): setup.py $(ENGINE_SOURCES) $(wildcard sprocket/engine/*/*.pxd sprocket/engine/*/*.h $(addsuffix pxd,$(BESIDE))) | $(BUILD_STAMP)
 	@$(BIN)/python -m tools.wheels --use || { \
 	  echo "Compiling the engine: $(words $(ENGINE_SOURCES)) modules on $$(nproc) processors"; \
-	  $(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/engine.log 2>&1 || cat $(VENV)/engine.log >&2; }
+	  $(BIN)/python setup.py --quiet build_ext --inplace $(FORCE) > $(VENV)/engine.log 2>&1 || cat $(VENV)/engine.log >&2; }
 	@$(BIN)/python -m sprocket.engine.choice
 	@touch $@
 
 engine: ## Build the compiled engine again, if there is a C compiler
 	@rm -f $(ENGINE_STAMP)
-	@$(MAKE) --no-print-directory $(ENGINE_STAMP)
+	@$(MAKE) --no-print-directory FORCE=--force $(ENGINE_STAMP)
 
 wheel: setup ## Make a wheel with the engine in dist/
 	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
