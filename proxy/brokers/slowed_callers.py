@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from proxy.brokers.caller_connections import Caller
 from sprocket.client.connection.wakeup import pause
-from sprocket.common.refusal_pace import RefusalPace
+from sprocket.common.refusal_pace import MAX_WAIT_S, REFUSAL_S, RefusalPace
 
 _MAX_KNOWN: Final = 4096
 K = TypeVar("K")
@@ -38,14 +38,15 @@ class SlowedCallers:
         now_s, pace = self._now_s(), self._paces.pop(caller, None) or RefusalPace()
         _keep(self._paces, caller, pace)
         wait_s = pace.refused_s(now_s)
-        _keep(self._until_s, peer, now_s + wait_s)
+        _keep(self._until_s, peer, max(now_s + wait_s, self._until_s.get(peer, 0.0)))
         return wait_s
 
     async def wait(self, peer: Peer) -> None:
-        """Wait until calls on a connection are served again."""
-        wait_s = self._until_s.get(peer, 0.0) - self._now_s()
-        if wait_s > 0:
-            await pause(wait_s)
+        """Wait until a call on a connection is served; those that wait together are served one after the other."""
+        now_s, until_s = self._now_s(), self._until_s.get(peer, 0.0)
+        if until_s > now_s:
+            self._until_s[peer] = min(until_s + REFUSAL_S, now_s + MAX_WAIT_S)
+            await pause(until_s - now_s)
         elif peer in self._until_s:
             del self._until_s[peer]
 

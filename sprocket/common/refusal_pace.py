@@ -3,7 +3,7 @@
 from typing import Final
 
 # What each refused request adds to the wait of its sender.  So some 1,000 in a second are refused to one.
-_REFUSAL_S: Final = 0.001
+REFUSAL_S: Final = 0.001
 # No refusal lets its sender wait for longer.
 MAX_WAIT_S: Final = 1.0
 
@@ -18,5 +18,5 @@ class RefusalPace:
 
     def refused_s(self, now_s: float) -> float:
         """Note one more refusal at `now_s`; return for how long its sender is not to be served, s."""
-        self.until_s = max(now_s, self.until_s) + _REFUSAL_S
+        self.until_s = max(now_s, self.until_s) + REFUSAL_S
         return min(self.until_s - now_s, MAX_WAIT_S)
