@@ -49,6 +49,7 @@ _TAGS: Final = names.encoded_name(names.TAGS)
 _LITE: Final = names.encoded_name(names.LITE_TOPIC)
 _ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
 _SCHEDULE: Final = names.encoded_name(names.INNER_SCHEDULE)
+_SHARDING: Final = names.encoded_name(names.INNER_SHARDING)
 _LIGHT_OFFSETS: Final = names.encoded_name(names.INNER_MULTI_QUEUE_OFFSET)
 
 
@@ -261,6 +262,7 @@ class MessageIntake:
         if names.IDEMPOTENCE_ID in properties:
             raise self._illegal(f"A batch has no {names.IDEMPOTENCE_ID}: give each of its messages its own.")
         properties.pop(names.EXPECTED_OFFSET, None)  # a condition of the request, which is not stored
+        properties.pop(names.INNER_SHARDING, None)
         sys_flag = header.sys_flag | plan.sys_flag
         if sys_flag & (_TRANSACTION_MASK | _INNER_BATCH) or self._delay_level(properties) > 0:
             raise self._illegal("A batch cannot have a delay or be part of a transaction.")
@@ -316,7 +318,8 @@ class MessageIntake:
         for flag, body_at, properties_at, end in members:
             own = content[properties_at:end]
             if b"INNER_" in own:
-                own = without(without(own, _LIGHT_OFFSETS), _SCHEDULE)
+                for name in (_LIGHT_OFFSETS, _SCHEDULE, _SHARDING):
+                    own = without(own, name)
                 have_ids = have_ids or names.find_last(own, _ID) is not None
             if may_be_lite and find_last(own, _LITE) is not None:
                 raise self._lite_batch()

@@ -23,6 +23,7 @@ _DECIDING: Final = frozenset(
         names.INNER_MULTI_QUEUE_OFFSET,
         names.IDEMPOTENCE_ID,
         names.INNER_SCHEDULE,
+        names.INNER_SHARDING,
         names.LITE_TOPIC,
         names.PRIORITY,
     }

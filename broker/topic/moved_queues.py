@@ -21,15 +21,15 @@ from broker.topic.attributes import sharding_queues
 from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, own_item
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.bodies.topic_queue_mapping import TopicQueueMappingDetail
-from sprocket.remoting.message.properties import INNER_SHARDING, SHARDING_KEY, encoded_name, find_last, without
+from sprocket.remoting.message.properties import INNER_SHARDING, REAL_TOPIC, encoded_name, find_last, without
 from sprocket.remoting.message.topic_names import FORWARD_TOPIC
 from store.delivery import Appending, OwnLog
 from store.record.record import PendingMessage
 
-# A leader that does not answer holds up the messages of its queue of the topic only.
+# What cannot be sent holds up what is behind it in its queue: a queue of a static topic, or a topic that has grown.
 FORWARD_QUEUES: Final = 16
 _SHARDING: Final = encoded_name(INNER_SHARDING)
-_SHARDING_KEY: Final = encoded_name(SHARDING_KEY)
+_REAL_TOPIC: Final = encoded_name(REAL_TOPIC)
 
 
 def logical_id(detail: TopicQueueMappingDetail, queue_id: int) -> int | None:
@@ -88,10 +88,10 @@ class PresentPlaces:
     def _at_place(self, message: PendingMessage) -> PendingMessage:
         topic, queue_id, properties = message.topic, message.queue_id, message.properties
         sharding = find_last(properties, _SHARDING) if _SHARDING in properties else None
-        if sharding is not None:
+        # A message that waits longer in the timer, or for a group's retry, is not for its own topic yet.
+        if sharding is not None and find_last(properties, _REAL_TOPIC) == topic.encode():
             if has_grown(sharding, self._topic_of(topic), self.static.get(topic)):
-                key = find_last(properties, _SHARDING_KEY) or b""
-                return replace(message, topic=FORWARD_TOPIC, queue_id=_forward_queue(topic.encode(), key))
+                return replace(message, topic=FORWARD_TOPIC, queue_id=_forward_queue(topic.encode(), b""))
             message = replace(message, properties=without(properties, _SHARDING))
         place = present_place(self.static, topic, queue_id)
         return message if place == (topic, queue_id) else replace(message, topic=place[0], queue_id=place[1])

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from broker.core import BrokerCore
 from broker.failover.escaped_message import STORED, EscapedMessage
 from broker.out.other_brokers import OtherBrokers
@@ -30,12 +32,14 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import FORWARD_GROUP, FORWARD_TOPIC
+from store.delivery import OwnLog, deliver_fitting
 from store.flush.confirmation import Arrival
-from store.record.record import PendingMessage, Record
+from store.record.record import PendingMessage, Record, TagsCodes
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
+_MAX_QUEUE_DIGITS: Final = 10
 _SHARDING: Final = names.encoded_name(names.INNER_SHARDING)
 _SHARDING_KEY: Final = names.encoded_name(names.SHARDING_KEY)
 _REAL_TOPIC: Final = names.encoded_name(names.REAL_TOPIC)
@@ -61,6 +65,7 @@ class Forwarding(Service):
         self._core = core
         self._brokers = brokers
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tags_codes = TagsCodes(core.config.store.message_delay_level)
         core.mappings.on_put.append(self._mapped)
 
     def figures(self) -> list[Declared]:
@@ -158,8 +163,20 @@ class Forwarding(Service):
                 logger, "", "event=late_message_refused topic=%s broker=%s reason=%r", message.topic, leader,
                 response.remark,
             )  # fmt: skip
+            if _choice(bytes(record.properties)) is not None:
+                self._keep(message.message)
         elif response.code not in STORED:
             raise SprocketError(f"{leader} answers {response.code} {response.remark}")
+
+    def _keep(self, message: PendingMessage) -> None:
+        """Store a message with a key in the queue of its send, because what was accepted is not lost.
+
+        Limits of its namespace may have changed since, and without a delay it is of another type.  Raises StoreError.
+        """
+        properties = names.without(bytes(message.properties), _SHARDING)
+        tags_code = self._tags_codes.of("", properties, 0)
+        kept = replace(message, properties=properties, tags_code=tags_code)
+        deliver_fitting(OwnLog(self._core.store), [kept], lambda: None, _dropped)
 
     async def _target(self, message: EscapedMessage, properties: bytes) -> tuple[str, SendMessageRequestHeaderV2]:
         """Return the broker for a message, and the header of the send.  Raises SprocketError to try again."""
@@ -186,7 +203,7 @@ class Forwarding(Service):
         """Return the message, for its logical queue unless it has a key, or why it cannot be sent."""
         encoded = bytes(record.properties)
         topic, number = names.find_last(encoded, _REAL_TOPIC), names.find_last(encoded, _REAL_QUEUE_ID)
-        if topic is None or number is None or not number.isdigit():
+        if topic is None or number is None or not number.isdigit() or len(number) > _MAX_QUEUE_DIGITS:
             return "no real topic and queue"
         name, queue_id = java_text(topic), int(number)
         if _choice(encoded) is None:
@@ -205,6 +222,10 @@ class Forwarding(Service):
         for left_out in _LEFT_OUT:
             message.properties.pop(left_out, None)
         return message
+
+
+def _dropped(message: PendingMessage, reason: str) -> None:
+    peer_lines.error(logger, "", "event=late_message_dropped topic=%s reason=%r", message.topic, reason)
 
 
 def _choice(properties: bytes) -> Callable[[TopicRoute, str], MessageQueue] | None:

@@ -159,6 +159,33 @@ async def test_a_late_message_of_a_topic_that_has_grown_goes_where_its_key_goes_
         assert records_of(two.brokers[A], TOPIC) == []
 
 
+async def test_a_late_message_that_the_new_queue_refuses_stays_in_the_old_one(tmp_path: Path) -> None:
+    publish = tuple(MessageQueue(TOPIC, name, number) for name in (A, B) for number in range(4))
+    route = TopicRoute(TOPIC, publish, (), {})
+    keys = (f"key-{number}" for number in range(1000))
+    key = next(key for key in keys if CHOICES[BY_HASH](route, key).broker_name == B)
+    async with site(tmp_path, auto_create_subscription_group=True) as two:
+        await grows(two, 1, "")
+        own = {"__SHARDINGKEY": key, "INNER_SHARDING": BY_HASH, "TAGS": "red"}
+        half = await send(two, bytes(1000), TRANSACTION | own, sys_flag=4, sharding_queues=2)
+        await two.clients[B].ask_well(RequestCode.UPDATE_BROKER_CONFIG, body=b"maxMessageSize=100\n")
+        await grows(two, 4, f"+{SHARDING_QUEUES}=8")
+        await commit(two, half)
+        await waits_at_leader(two, A, 0, 1)
+        [record] = records_of(two.brokers[A], TOPIC)
+        assert bytes(record.body) == bytes(1000)
+        assert names.parse(bytes(record.properties).decode())["TAGS"] == "red"
+        assert "INNER_SHARDING" not in names.parse(bytes(record.properties).decode())
+
+
+async def test_a_client_chooses_no_place_for_messages_that_are_not_late(tmp_path: Path) -> None:
+    async with site(tmp_path, auto_create_subscription_group=True) as two:
+        await grows(two, 1, "")
+        await send(two, b"now", {"INNER_SHARDING": BY_HASH, "REAL_TOPIC": "Other", "REAL_QID": "0"})
+        [record] = records_of(two.brokers[A], TOPIC)
+        assert "INNER_SHARDING" not in names.parse(bytes(record.properties).decode())
+
+
 @pytest.mark.parametrize("named", [TRANSACTION, {"TIMER_DELAY_MS": "500"}])
 async def test_a_late_message_with_a_key_goes_to_its_queue_if_the_topic_is_as_it_was(
     tmp_path: Path, named: dict[str, str]
