@@ -27,6 +27,8 @@ _RETRY_S: Final = 1.0
 GIVE_BACK_S: Final = 1.0
 # Ids of acknowledged messages that are kept: they may come again, after a broker that lost an acknowledgement.
 _MAX_SETTLED: Final = 4096
+# They are kept for this many invisible times, so that a later reset of offsets delivers them again.
+_SETTLED_TIMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class QueueReader:
         self._has_room = Wakeup()
         # By message id.  One that comes again, after its time ended while brokers were away, replaces the earlier one.
         self._held: dict[str, PoppedMessage] = {}
-        self._settled: dict[str, None] = {}
+        # Monotonic s until which a message is known to be settled; without end while no broker has the acknowledgement.
+        self._settled: dict[str, float] = {}
         self._done: list[PoppedMessage] = []
         self._acking: asyncio.Task[None] | None = None
         self._loop: asyncio.Task[None] | None = None
@@ -104,8 +107,9 @@ class QueueReader:
                 await self._has_room.wait()
                 continue
             try:
-                for surplus in self._deliver(await self.take(room)):
-                    await self.give_back(surplus.popped)
+                if surplus := self._deliver(await self.take(room)):
+                    # Also after a `stop`: what is held and was not delivered would be renewed without end.
+                    await asyncio.shield(asyncio.gather(*(self.give_back(one.popped) for one in surplus)))
             except SprocketError as error:
                 logger.warning("event=queue_not_read queue=%s reason=%r", self.bindings.queue, str(error))
                 await self._has_room.wait(_RETRY_S)
@@ -119,25 +123,37 @@ class QueueReader:
         popped = await self._consumer.receive(
             min(count, MAX_POP_NUMS), invisible=self._limits.invisible_s, wait_s=wait_s
         )
-        found = [delivery for one in popped if (delivery := await self._delivery(one)) is not None]
+        readable: list[tuple[PoppedMessage, Payload]] = []
+        foreign = []
+        for one in popped:
+            try:
+                readable.append((one, decoded(one.body)))
+            except (ForeignMessage, SprocketError) as error:
+                foreign.append(self._dead_letter(one, str(error)))
+        if foreign:
+            await asyncio.gather(*foreign)
+        # Nothing is held before the last wait: an interrupt there would leave messages that nobody gets or gives back.
+        found = [delivery for one in readable if (delivery := self._delivery(*one)) is not None]
         if self._renewing is None:
             self._renewing = asyncio.ensure_future(self._renewal.run())
         return found
 
-    async def _delivery(self, popped: PoppedMessage) -> Delivery | None:
+    async def _dead_letter(self, popped: PoppedMessage, reason: str) -> None:
+        try:
+            await self._consumer.dead_letter(popped, reason)
+        except SprocketError as error:
+            # It comes again after its invisible time.
+            logger.info("event=not_dead_lettered queue=%s reason=%r", self.bindings.queue, str(error))
+
+    def _delivery(self, popped: PoppedMessage, payload: Payload) -> Delivery | None:
         message_id = popped.message.message_id
         earlier = self._held.get(message_id)
-        if message_id in self._settled:
+        if self._settled.get(message_id, -math.inf) > self._clock.monotonic():
             self._settle(popped)
             return None
         if earlier is not None:
             self._hold(popped)
             self._settle(earlier)
-            return None
-        try:
-            payload = decoded(popped.body)
-        except (ForeignMessage, SprocketError) as error:
-            await self._consumer.dead_letter(popped, str(error))
             return None
         info: dict[str, Any] = payload["properties"]["delivery_info"]
         wanted = self.bindings.wants(info["exchange"] or "", info.get("routing_key") or "")
@@ -153,6 +169,7 @@ class QueueReader:
 
     def _hold(self, popped: PoppedMessage) -> None:
         self._held[popped.message.message_id] = popped
+        self._settled.pop(popped.message.message_id, None)
         self._renewal.hold([popped])
 
     # Settling
@@ -164,7 +181,7 @@ class QueueReader:
         if held is not None:
             if len(self._settled) == _MAX_SETTLED:
                 del self._settled[next(iter(self._settled))]
-            self._settled[message_id] = None
+            self._settled[message_id] = math.inf
             self._settle(held)
         self._has_room.set()
 
@@ -183,6 +200,11 @@ class QueueReader:
             except SprocketError as error:
                 # They come again after their invisible time, and are acknowledged then.
                 logger.info("event=not_acknowledged queue=%s reason=%r", self.bindings.queue, str(error))
+            else:
+                until = self._clock.monotonic() + _SETTLED_TIMES * self._limits.invisible_s
+                for popped in done:
+                    if popped.message.message_id in self._settled:
+                        self._settled[popped.message.message_id] = until
         self._acking = None
 
     async def give_back(self, popped: PoppedMessage) -> None:
