@@ -4,7 +4,8 @@ A name counts in the namespace that it begins with.  Retry topics and dead-lette
 them along, and the limit of groups bounds them.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -15,9 +16,13 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.namespace import NamespacePolicy
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
-from sprocket.remoting.message.message_type import MessageType, type_of
+from sprocket.remoting.message.message_type import DECIDING, MessageType, type_of
 from sprocket.remoting.message.namespaces import SEPARATOR, namespace_of
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
+
+# Properties with a value that decide the type of a message.
+_DECIDES: Final = re.compile(rf"(?:\A|\x02)({'|'.join(DECIDING)})\x01([^\x02]+)".encode())
+_TRANSACTION: Final = names.TRANSACTION_PREPARED.encode()
 
 
 def brought_along(topic: str) -> bool:
@@ -36,6 +41,14 @@ def refusal(policy: NamespacePolicy, text: str, code: ResponseCode = ResponseCod
     return RequestError(code, f"namespace {policy.name}: {text}", Reason.NAMESPACE)
 
 
+def _decided(properties: bytes) -> frozenset[bytes]:
+    """Return the names of those properties of a message that decide its type."""
+    found = dict(_DECIDES.findall(properties))  # of several with the same name, the last
+    if found and found.get(_TRANSACTION, b"true").lower() != b"true":
+        del found[_TRANSACTION]
+    return frozenset(found)
+
+
 class SendLimits(msgspec.Struct, frozen=True):
     """What the messages of one topic may be, because of its namespace; 0 and no types are no limit."""
 
@@ -52,17 +65,29 @@ class SendLimits(msgspec.Struct, frozen=True):
         if policy.max_message_bytes and body_bytes > policy.max_message_bytes:
             text = f"a message has at most {policy.max_message_bytes} bytes (maxMessageBytes), this one {body_bytes}"
             raise refusal(policy, text, ResponseCode.MESSAGE_ILLEGAL)
-        if not is_batch:
-            self.check_type(properties)
+        if policy.message_types and not is_batch:
+            self._check_type(names.parse(properties).get)
 
-    def check_type(self, properties: str | None) -> None:
-        """Raise RequestError for a message whose type is not allowed; those of a batch have its properties, too."""
-        policy = self.policy
-        if policy.message_types:
-            kind = type_of(names.parse(properties).get)
-            if kind not in policy.message_types:
-                text = f"messages are of type {' or '.join(policy.message_types)} (messageTypes), this one {kind}"
-                raise refusal(policy, text, ResponseCode.MESSAGE_ILLEGAL)
+    def check_types(self, properties: str | None, content: bytes, members: Iterable[tuple[int, int]]) -> None:
+        """Raise RequestError if a message of a batch has a type that is not allowed.
+
+        `members` states where in `content` the properties of each begin and end.  Those of the batch follow them.
+        """
+        if not self.policy.message_types:
+            return
+        parsed = names.parse(properties)
+        common = {name: parsed[name] for name in DECIDING if name in parsed}
+        names_any = any(name.encode() in content for name in DECIDING)
+        # Distinct ones are few, so that a batch of thousands needs few decisions.
+        decided = {_decided(content[start:end]) for start, end in members} if names_any else {frozenset[bytes]()}
+        for own in decided:
+            self._check_type(({name.decode(): "true" for name in own} | common).get)
+
+    def _check_type(self, value_of: Callable[[str], str | None]) -> None:
+        policy, kind = self.policy, type_of(value_of)
+        if kind not in policy.message_types:
+            text = f"messages are of type {' or '.join(policy.message_types)} (messageTypes), this one {kind}"
+            raise refusal(policy, text, ResponseCode.MESSAGE_ILLEGAL)
 
 
 class Namespaces:

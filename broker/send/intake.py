@@ -276,21 +276,19 @@ class MessageIntake:
             return [kept], properties[names.UNIQ_KEY], False
         common = self._encoded(properties)
         members = self._members(content, MAX_BATCH_MESSAGES)
-        self._check_types(request, plan, members)
         try:
             check_growth(content, len(members), plan.topic, common, max_message_bytes)
         except BadBatch as error:
             raise self._illegal(str(error)) from None
+        self._check_types(request, plan, members)
         messages, have_ids = self._split(request, plan, born_host, members, common)
         return messages, properties.get(names.UNIQ_KEY, ""), have_ids
 
     def _check_types(self, request: Request[Any], plan: SendPlan, members: list[Member]) -> None:
         """Raise RequestError unless the namespace allows the type of each message of a batch."""
-        if plan.limits is None or not plan.limits.policy.message_types:
-            return
-        common, content = names.VALUE_END + (request.header.properties or ""), request.body
-        for _, _, properties_at, end in members:
-            plan.limits.check_type(content[properties_at:end].decode("utf-8", "replace") + common)
+        if plan.limits is not None:
+            spans = ((properties_at, end) for _, _, properties_at, end in members)
+            plan.limits.check_types(request.header.properties, request.body, spans)
 
     def _lite_batch(self) -> RequestError:
         # RocketMQ stores such a message in no lite topic.
