@@ -153,12 +153,14 @@ class _Deployed:
         self._directory = machine.directory / name
         self._slots: dict[int, _Slot] = {}
         self._state, self._error = "starting", ""
-        self._refused: Deployment | None = None  # it failed at its start
+        self._refused: Deployment | None = None  # it failed at its start, and the one before goes on
+        self._retry = asyncio.get_running_loop().call_soon(self.changed.set)
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """End all instances, and delete the reports."""
         self._task.cancel()
+        self._retry.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._end(list(self._slots))
         await self._forget(-1)
@@ -176,10 +178,9 @@ class _Deployed:
                     await self._roll(wanted)
                     self._state, self._error = "running", ""
             except (ConfigError, ProcessNotStarted) as error:
-                if self._slots and not any(wanted and slot.runs(wanted) for slot in self._slots.values()):
-                    self._refused = wanted
-                else:  # nothing else goes on here, and what it needs may come up later
-                    asyncio.get_running_loop().call_later(_REFUSED_S, self.changed.set)
+                if wanted != self._refused:  # what it needs may come up later
+                    self._retry.cancel()
+                    self._retry = asyncio.get_running_loop().call_later(_REFUSED_S, self.changed.set)
                 self._state, self._error = "failed", f"version {wanted and wanted.current} does not start: {error}"
                 peer_lines.error(logger, "", "event=function_refused name=%s reason=%r", self._name, self._error)
             except (SprocketError, OSError) as error:
@@ -191,7 +192,11 @@ class _Deployed:
 
     async def _roll(self, wanted: Deployment) -> None:
         """Replace instances one by one.  Raises ConfigError, ProcessNotStarted, ClientError, OSError."""
-        code = await self._code(wanted)
+        try:
+            code = await self._code(wanted)
+        except ConfigError:
+            self._refused = wanted if self._slots else None
+            raise
         count = min(wanted.instances, _MAX_INSTANCES)
         await self._end([index for index in self._slots if index >= count])
         for index in range(count):
@@ -205,6 +210,7 @@ class _Deployed:
             except ProcessNotStarted:
                 if before is not None:
                     await self._begin(index, before.deployment, await self._code(before.deployment))
+                    self._refused = wanted
                 raise
 
     async def _code(self, deployment: Deployment) -> Path:

@@ -1,6 +1,7 @@
 """The supervisor of deployed functions, with a table in memory."""
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,6 +26,7 @@ class _Table(dict[str, Any]):
     def __init__(self) -> None:
         super().__init__()
         self.watchers = 0
+        self.changes: asyncio.Queue[str] = asyncio.Queue()
 
     async def start(self) -> None:
         pass
@@ -41,7 +43,9 @@ class _Table(dict[str, Any]):
             raise ClientError("no permission any more")
         self["late"] = Deployment("late", 1, [], is_stopped=True)
         yield "late", self["late"]
-        await asyncio.Event().wait()
+        while True:
+            name = await self.changes.get()
+            yield name, self[name]
 
 
 class _Connection:
@@ -92,4 +96,44 @@ async def test_a_first_version_that_does_not_start_is_tried_again(
     report = connection.table(STATUS, Status)["billing/here/-1"]
     assert report.state == "failed" and "version 1 does not start" in report.error
     assert report.error.count("its broker is down") == 1  # of the last start alone
+    await processes.stop()
+
+
+async def test_an_instance_of_a_half_rolled_version_that_does_not_start_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function_processes, "_RETRY_S", 0)
+    monkeypatch.setattr(function_processes, "_REPORT_S", 600)  # only turns report
+    begun: list[tuple[int, int]] = []
+
+    def bound(*words: str) -> list[str]:
+        given = json.loads(words[-1])
+        begun.append((given["version"], given["index"]))
+        ends = begun[-1] == (2, 1)
+        return [sys.executable, "-IS", "-c", "" if ends else "import time; print(flush=True); time.sleep(600)"]
+
+    monkeypatch.setattr(function_processes, "bound", bound)
+    (tmp_path / "billing").mkdir()
+    (tmp_path / "billing" / f"{digest(b'code')}.zip").write_bytes(b"code")
+    versions = [Version(number, digest(b"code"), "billing", [], 0, "me") for number in (1, 2)]
+    connection, clock = _Connection(), ManualClock()
+    table, reports = connection.table(DEPLOYMENTS, Deployment), connection.table(STATUS, Status)
+    table["billing"] = Deployment("billing", 1, versions, instances=2)
+    machine = Machine("here", ClientSettings(namesrv="127.0.0.1:1"), tmp_path)
+    processes = FunctionProcesses(cast("Connection", connection), machine, ("billing",), clock)
+    await processes.start()
+
+    async def turn() -> Status:
+        """Wait for the report after the next turn."""
+        clock.advance(1)
+        table.changes.put_nowait("billing")
+        await until(lambda: "billing/here/-1" in reports and reports["billing/here/-1"].at_ms == clock.wall_ms())
+        status: Status = reports["billing/here/-1"]
+        return status
+
+    assert (await turn()).state == "running"
+    table["billing"] = Deployment("billing", 2, versions, instances=2)
+    assert (await turn()).state == "failed"
+    assert (await turn()).state == "failed"
+    assert begun == [(1, 0), (1, 1), (2, 0), (2, 1), (1, 1)]
     await processes.stop()
