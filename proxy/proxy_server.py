@@ -430,10 +430,9 @@ class Proxy:
 
         return counted
 
-    def prove(self, call: Call, request_name: str) -> None:
-        """Raise Refusal unless the caller has signed, if callers must."""
-        if self._gate is not None:
-            self._gate.prove(call, request_name)
+    def prove(self, call: Call, request_name: str) -> str | None:
+        """Return the account that calls, if accounts are known.  Raises Refusal unless it has signed, if it must."""
+        return None if self._gate is None else self._gate.prove(call, request_name)
 
     def bind(self, call: Call, stream: TelemetryStream) -> None:
         """Let a stream end with the token of who calls."""

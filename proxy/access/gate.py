@@ -59,8 +59,8 @@ class GrpcGate:
         self._proven: set[tuple[tuple[str, int], str | bytes]] = set()
         self.refused = 0
 
-    def prove(self, call: Call, request_name: str) -> None:
-        """Raise Refusal unless the caller has signed, or presents a token."""
+    def prove(self, call: Call, request_name: str) -> str:
+        """Return the account of who calls.  Raises Refusal unless the caller has signed, or presents a token."""
         peer = parts_of(call.peer[0])
         name = None
         try:
@@ -69,12 +69,13 @@ class GrpcGate:
             if connection not in self._proven and self._attempts.is_locked(peer, self._clock.monotonic()):
                 raise Refusal(wire.UNAUTHORIZED, "too many wrong signatures from this address, try again later")
             try:
-                self._demand_proof(name, signature, call.metadata.get(DATE_TIME, ""))
+                account = self._demand_proof(name, signature, call.metadata.get(DATE_TIME, ""))
             except RequestError as error:
                 if isinstance(error, FailedAttempt):
                     self._attempts.failed(peer, self._clock.monotonic())
                 raise Refusal(wire.UNAUTHORIZED, error.remark) from None
             self._remember(connection)
+            return account
         except Refusal as refused:
             self._refused(call, name, f"{request_name}: {refused.message}")
             raise
@@ -130,16 +131,16 @@ class GrpcGate:
         except RequestError as error:
             raise Refusal(wire.UNAUTHORIZED, error.remark) from None
 
-    def _demand_proof(self, name: str, signature: str, date_time: str) -> None:
+    def _demand_proof(self, name: str, signature: str, date_time: str) -> str:
         if is_token(name):
-            self._policy.verify(name)
-            return
+            return self._policy.verify(name).account
         user = self._tables.user(name)
         password = _NO_KEY if user is None else user.password
         expected = hmac.new(password.encode(), date_time.encode(), hashlib.sha1).hexdigest()
         is_equal = hmac.compare_digest(expected.encode(), signature.lower().encode("utf-8", "replace"))
         if not is_equal or user is None:
             raise FailedAttempt(ResponseCode.NO_PERMISSION, "check signature failed.")
+        return name
 
 
 def signed_by(metadata: Mapping[str, str]) -> tuple[str, str]:

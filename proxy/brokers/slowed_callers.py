@@ -1,5 +1,7 @@
 """Clients over a quota, as a proxy slows them: it does not serve their connections for a time after each refusal.
 
+Of accounts that share a connection only the one that was refused waits.
+
 A broker does the same with the connections of its clients.  It cannot behind a proxy whose connection to it all clients
 share, nor in the process of the proxy.
 """
@@ -21,16 +23,17 @@ Peer = tuple[str, int]
 class SlowedCallers:
     """Connections with requests that brokers have refused of late.  Lives in the event loop's thread.
 
-    All refusals of one caller have one pace, on however many connections.  Only those connections wait.
+    All refusals of one caller have one pace, on however many connections.  Only its calls on those connections wait.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._paces: OrderedDict[Caller, RefusalPace] = OrderedDict()
-        self._until_s: OrderedDict[Peer, float] = OrderedDict()
+        # By connection and account; the last that was changed is the last.
+        self._until_s: OrderedDict[tuple[Peer, str | None], float] = OrderedDict()
 
     def __bool__(self) -> bool:
-        """Whether any connection may have to wait now."""
+        """Whether any call may have to wait now."""
         return bool(self._until_s)
 
     def refused(self, caller: Caller, peer: Peer) -> float:
@@ -38,20 +41,23 @@ class SlowedCallers:
         now_s, pace = self._now_s(), self._paces.pop(caller, None) or RefusalPace()
         _keep(self._paces, caller, pace)
         wait_s = pace.refused_s(now_s)
-        _keep(self._until_s, peer, max(now_s + wait_s, self._until_s.get(peer, 0.0)))
+        key = peer, caller.account
+        _keep(self._until_s, key, max(now_s + wait_s, self._until_s.get(key, 0.0)))
         return wait_s
 
-    async def wait(self, peer: Peer) -> None:
-        """Wait until a call on a connection is served; those that wait together are served one after the other."""
-        now_s, until_s = self._now_s(), self._until_s.get(peer, 0.0)
+    async def wait(self, peer: Peer, account: str | None) -> None:
+        """Wait until a call of an account on a connection is served; those that wait are served one after the other."""
+        now_s, key = self._now_s(), (peer, account)
+        while self._until_s and next(iter(self._until_s.values())) <= now_s:
+            self._until_s.popitem(last=False)
+        until_s = self._until_s.get(key, 0.0)
         if until_s > now_s:
-            self._until_s[peer] = min(until_s + REFUSAL_S, now_s + MAX_WAIT_S)
+            _keep(self._until_s, key, min(until_s + REFUSAL_S, now_s + MAX_WAIT_S))
             await pause(until_s - now_s)
-        elif peer in self._until_s:
-            del self._until_s[peer]
 
 
 def _keep(table: OrderedDict[K, V], key: K, value: V) -> None:
-    if len(table) >= _MAX_KNOWN and key not in table:
+    table.pop(key, None)
+    if len(table) >= _MAX_KNOWN:
         table.popitem(last=False)
     table[key] = value

@@ -34,6 +34,10 @@ class Call(NamedTuple):
     remaining_ms: int | None = None
     account: str | None = None
 
+    def with_remaining(self, remaining_s: float | None) -> "Call":
+        """Return the call with the time to its deadline, in s."""
+        return self if remaining_s is None else self._replace(remaining_ms=max(0, int(remaining_s * 1000)))
+
     @property
     def client_version(self) -> str:
         return str(self.metadata.get(CLIENT_VERSION, ""))
@@ -54,7 +58,6 @@ def make_call(
     metadata: Mapping[str, Any] | Iterable[tuple[str, Any]],
     peer: tuple[str, int],
     listener: Listener,
-    remaining_s: float | None,
 ) -> Call:
     """Return the call with this metadata.  Raises Refusal if it names no client."""
     table = metadata if isinstance(metadata, dict) else dict(metadata)
@@ -65,8 +68,7 @@ def make_call(
         raise Refusal(
             wire.BAD_REQUEST, f"the client id has {len(client_id)} characters, at most {_MAX_CLIENT_ID_CHARS}"
         )
-    remaining_ms = None if remaining_s is None else max(0, int(remaining_s * 1000))
-    return Call(client_id, table, peer, listener, remaining_ms)
+    return Call(client_id, table, peer, listener)
 
 
 @lru_cache(_PARSED_PEERS)

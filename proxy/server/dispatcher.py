@@ -63,8 +63,8 @@ class Methods:
 class Admission(Protocol):
     """Rules for who may call.  `prove` and `permit` raise Refusal."""
 
-    def prove(self, call: Call, request_name: str) -> None:
-        """Check who calls, by the metadata alone."""
+    def prove(self, call: Call, request_name: str) -> str | None:
+        """Check who calls, by the metadata alone; return the account."""
 
     def permit(self, call: Call, request: Any) -> str | None:
         """Check whether who calls, as `prove` found, may do what `request` asks for; return the account."""
@@ -84,7 +84,7 @@ class Limits:
 class Dispatcher:
     """Calls of one port.  `listener` returns what is known when the port is open.
 
-    `peer_behind` returns the client behind a connection of the entrance.  Calls on `slowed` connections wait.
+    `peer_behind` returns the client behind a connection of the entrance.  `slowed` calls wait.
     """
 
     def __init__(
@@ -120,9 +120,9 @@ class Dispatcher:
         unary = self._methods.unary.get(method.name) or _unsupported(method.name, response)
         return Handler(self._unary(unary, request, response), is_unary=True)
 
-    def _call(self, exchange: Exchange, remaining_s: float | None = None) -> Call:
+    def _call(self, exchange: Exchange) -> Call:
         peer = self._peer_behind(peer_of(exchange.peer()))
-        return make_call(exchange.invocation_metadata(), peer, self._listener(), remaining_s)
+        return make_call(exchange.invocation_metadata(), peer, self._listener())
 
     def _unary(self, method: Unary, kind: "_Request", response: Any) -> Callable[[Exchange], Awaitable[bytes]]:
         async def serve(exchange: Exchange) -> bytes:
@@ -136,9 +136,9 @@ class Dispatcher:
 
     async def _served(self, call: Call, exchange: Exchange, kind: "_Request", serve: Unary) -> Any:
         """Prove who calls, read the request, and return what `serve` makes of it.  Raises Refusal."""
+        account = self._admission.prove(call, kind.name)
         if self._slowed:
-            await self._slowed.wait(call.peer)
-        self._admission.prove(call, kind.name)
+            await self._slowed.wait(call.peer, account)
         raw = await self._intake.read(call.peer, exchange.read)
         try:
             request, account = self._request(call, raw, kind)
@@ -165,9 +165,13 @@ class Dispatcher:
             try:
                 async with asyncio.timeout(None) as scope:
                     limit = WriteLimit(scope, write, write_s)
+
+                    async def begin(call: Call, request: Any) -> None:
+                        # The call may have waited until now.
+                        await method(call.with_remaining(exchange.time_remaining()), request, limit)
+
                     try:
-                        call = self._call(exchange, exchange.time_remaining())
-                        await self._served(call, exchange, kind, lambda call, request: method(call, request, limit))
+                        await self._served(self._call(exchange), exchange, kind, begin)
                     except Exception as error:
                         await limit(response(status=status_of(error)))
                     finally:
