@@ -7,7 +7,6 @@ never dropped for room.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Final
@@ -107,8 +106,10 @@ class ArchiveService(Service):
             epoch=0 if last is None else last.number, incarnation=f"{core.random_below(1 << 64):016x}",
             segments=packer.segment, in_thread=asyncio.to_thread,
         )  # fmt: skip
-        with contextlib.closing(packer):
+        try:
             await self._upload(writer, packer)
+        finally:
+            await asyncio.to_thread(packer.close)
 
     async def _upload(self, writer: ArchiveWriter, packer: SegmentProcess) -> None:
         core, delay_s, is_claimed, tables_due_s, busy_s = self._core, _FIRST_DELAY_S, False, 0.0, 0.0

@@ -12,9 +12,8 @@ what is there decides, not the answer.
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
@@ -59,6 +58,9 @@ from store.tier.upload_plan import (
 
 _log = logging.getLogger(__name__)
 
+# Object with which a claim asks whether the store obeys conditions; and what a read of it takes at most, in bytes.
+_CONDITIONS: Final = "conditions"
+_CONDITIONS_BYTES: Final = 1024
 # Calls a function in a thread, with its arguments; `asyncio.to_thread`.
 InThread = Callable[..., Awaitable[Any]]
 # Returns the object of a part of the log, with the topics that are archived.
@@ -163,23 +165,32 @@ class ArchiveWriter:
         _log.info("event=archive_claimed epoch=%d uploaded_end=%d", self._epoch, self.manifest.uploaded_end)
 
     async def _check_conditions(self) -> None:
-        """Raise `Refused` if the store ignores the version that a put expects: then nothing stops a replaced master."""
-        key = self._new_key("conditions", 0)
+        """Raise `Refused` if the store ignores the version that a put expects: then nothing stops a replaced master.
+
+        The object stays: so no right to delete is needed, and masters that check at once do not mislead each other.
+        """
+        content = self._new_key(_CONDITIONS, 0)  # never the same, as a version may be a hash
         try:
-            first = await self._store.put_if(key, b"1", None)
-            await self._store.put_if(key, b"2", first)
+            try:
+                first = await self._store.put_if(_CONDITIONS, f"{content} 1".encode(), None)
+            except Conflict:
+                first = (await self._store.get(_CONDITIONS, _CONDITIONS_BYTES)).version
+            await self._store.put_if(_CONDITIONS, f"{content} 2".encode(), first)
             for expected in (None, first):
-                with suppress(Conflict):
-                    await self._store.put_if(key, b"3", expected)
-                    raise Refused(
-                        f"{key}: the store ignores conditions of a put (If-None-Match, If-Match, generation), so two "
-                        "masters could write one archive: use a store that supports them"
-                    )
-            await self._store.delete(key)
-        except Refused:
-            raise
+                try:
+                    await self._store.put_if(_CONDITIONS, f"{content} 3".encode(), expected)
+                except Conflict:
+                    continue
+                break
+            else:
+                return
         except ObjectStoreError as error:
             peer_lines.warning(_log, "", "event=archive_conditions_not_checked reason=%r", str(error))
+            return
+        raise Refused(
+            f"{_CONDITIONS}: the store ignores conditions of a put (If-None-Match, If-Match, generation), so two "
+            "masters could write one archive: use a store that supports them"
+        )
 
     async def _read(self) -> Manifest:
         try:

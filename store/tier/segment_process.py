@@ -15,23 +15,31 @@ from store.tier.segment_packer import FAULT, HEAD, HURRY, JOB, PIECE, Fault, Job
 from store.tier.segment_writer import Kept, LogDamaged, LogPart, Written
 
 _PACKER: Final = "store.tier.segment_packer"
+# Time that a process gets to end after SIGKILL; one that waits for a disk may need longer, and is left then.
+_END_LIMIT_S: Final = 5.0
 # A piece passes in one go, so that a thread of the broker wakes once for it.
 _PIPE_BYTES: Final = 1 << 20
 
 
 class SegmentProcess:
-    """Starts with the first part, and again if it has ended.  One part at a time; `close` is for any thread."""
+    """Starts with the first part, and again if it has ended.  One part at a time.
+
+    `close` is for any thread, and `begin` for worker threads: both may wait for the end of a process.
+    """
 
     def __init__(self, directory: Path, file_bytes: int, delay_levels: str) -> None:
         self._directory, self._file_bytes, self._delay_levels = directory, file_bytes, delay_levels
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_busy = False
 
     def segment(self, part: LogPart, kept: Kept) -> "PackedSegment":
         """Return the object of `part`, which is packed while its pieces are taken."""
         return PackedSegment(self, Job(str(self._directory), self._file_bytes, part, kept, self._delay_levels, False))
 
-    def pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Return the process's input and output; start it if it does not run.  Raises `StoreError`."""
+    def begin(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Return the process's input and output for a part; start it if it does not run.  Raises `StoreError`."""
+        if self._is_busy:
+            self.close()  # what it still says of a part that was left would be taken for this one
         if self._process is None:
             try:
                 self._process = subprocess.Popen(isolated(_PACKER), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -41,15 +49,27 @@ class SegmentProcess:
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(OSError):  # a limit of the system: then a piece passes in several goes
             fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._is_busy = True
         return process.stdin, process.stdout
 
-    def close(self) -> int | None:
-        """End the process, whatever it does; return its exit status, None if it did not run."""
-        process, self._process = self._process, None
-        if process is None:
+    def finish(self) -> None:
+        """Note that the process has said all of its part."""
+        self._is_busy = False
+
+    def close(self, output: IO[bytes] | None = None) -> int | None:
+        """End the process, whatever it does; with `output` only if that is its own.
+
+        Return its exit status, None if it did not run, or does not end in time.
+        """
+        process = self._process
+        if process is None or output not in (None, process.stdout):
             return None
+        self._process, self._is_busy = None, False
         process.kill()
-        status = process.wait()
+        try:
+            status = process.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return None
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -82,14 +102,7 @@ class PackedSegment:
 
     def __iter__(self) -> Iterator[bytes]:
         """Return the bytes of the object.  Raises `LogDamaged` and `StoreError`."""
-        try:
-            yield from self._pieces()
-        finally:
-            if self._written is None:
-                self._packer.close()  # what it still says would be taken for the next part
-
-    def _pieces(self) -> Iterator[bytes]:
-        to_it, from_it = self._packer.pipes()
+        to_it, from_it = self._packer.begin()
         try:
             _send(to_it, JOB, msgspec.msgpack.encode(self._job))
             self._input = to_it
@@ -99,12 +112,14 @@ class PackedSegment:
                 if kind != PIECE:
                     break
                 yield content
-        except (OSError, ValueError, EOFError) as error:
-            raise StoreError(f"{_PACKER}: the process ended, exit status {self._packer.close()}") from error
-        if kind == FAULT:
-            fault = msgspec.msgpack.decode(content, type=Fault)
-            raise LogDamaged(fault.reason) if fault.is_damage else StoreError(fault.reason)
-        self._written = msgspec.msgpack.decode(content, type=Written)
+            wanted: type[Fault] | type[Written] = Fault if kind == FAULT else Written
+            said = msgspec.msgpack.decode(content, type=wanted)
+        except (OSError, ValueError, EOFError, msgspec.DecodeError) as error:
+            raise StoreError(f"{_PACKER}: the process ended, exit status {self._packer.close(from_it)}") from error
+        self._packer.finish()
+        if isinstance(said, Fault):
+            raise LogDamaged(said.reason) if said.is_damage else StoreError(said.reason)
+        self._written = said
 
 
 def _send(to: IO[bytes], kind: int, content: bytes) -> None:

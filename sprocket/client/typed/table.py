@@ -20,6 +20,7 @@ from sprocket.client.producer import Producer
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.pull.pull import Puller, PullLoop, PullSettings
 from sprocket.client.rebalance.start_offset import end_of
+from sprocket.client.send.queue_choice import by_sharding_key
 from sprocket.client.send_result import SendResult
 from sprocket.client.typed.rows import QueueKey, Row, Rows
 from sprocket.client.typed.serializers import Serializer
@@ -36,6 +37,10 @@ TABLE_GROUP = "sprocket-tables"
 _PULLS = PullSettings(pull_batch_size=1024, pull_batch_size_in_bytes=4 * 1024 * 1024)
 
 
+def _place(queue: MessageQueue) -> QueueKey:
+    return queue.broker_name, queue.queue_id
+
+
 class _Reader(ProcessQueue):
     """A queue whose messages are taken at once; `take` gets them."""
 
@@ -49,7 +54,7 @@ class _Reader(ProcessQueue):
     @property
     def key(self) -> QueueKey:
         """Broker and id of the queue."""
-        return self.queue.broker_name, self.queue.queue_id
+        return _place(self.queue)
 
     @property
     def is_loaded(self) -> bool:
@@ -269,7 +274,7 @@ class Table(Mapping[str, T], Generic[T]):
 
         Raises TimeoutError after `timeout_s`, ClientClosed, PermissionDenied.
         """
-        place = result.queue.broker_name, result.queue.queue_id
+        place = _place(result.queue)
 
         def is_read() -> bool:
             reader = self._readers.get(place)
@@ -326,11 +331,19 @@ class Table(Mapping[str, T], Generic[T]):
         remove the deletion.  The table knows these queues once it was started.  Raises as `Producer.send`; then some of
         the deletions may have been sent.
         """
-        queues = self._rows.queues_of(key)
-        result = await self._send(key, b"", timeout_s)
-        for queue in queues - {(result.queue.broker_name, result.queue.queue_id)}:
-            await self._send(key, b"", timeout_s, self._readers[queue].queue)
-        return result
+        left = self._rows.queues_of(key)
+        own: QueueKey | None = None
+        if left:
+            own = _place(by_sharding_key(await self._instance.publish_route(self.topic, 1), key))
+        while True:
+            # The key's own queue is the last one: a deletion elsewhere is older than each later put there.
+            for queue in left - {own}:
+                await self._send(key, b"", timeout_s, self._readers[queue].queue)
+            result = await self._send(key, b"", timeout_s)
+            sent = _place(result.queue)
+            if own is None or own not in left or own == sent:
+                return result
+            left, own = {own}, sent  # the producer knows more queues than the table
 
     async def _send(
         self, key: str, body: bytes, timeout_s: float | None, queue: MessageQueue | None = None

@@ -5,13 +5,17 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sprocket
 import sprocket.sync
 from sprocket import IllegalArgument, IllegalMessage, Message, SendResult, TopicNotFound
+from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.typed.rows import Row, Rows
+from sprocket.client.typed.serializers import serializer_of
+from sprocket.client.typed.table import Table
 from sprocket.testing import Broker
 
 
@@ -99,6 +103,40 @@ async def test_a_watch_gives_each_change_once_with_the_last_value(prices: tuple[
         await asyncio.sleep(0)
         await table.close()
         assert await ended == "ended"
+
+
+class _Recorder:
+    """A producer that notes the queue of each send."""
+
+    def __init__(self, producer: sprocket.Producer) -> None:
+        self._producer = producer
+        self.queues: list[int] = []
+
+    async def send(self, message: Message, **place: Any) -> SendResult:
+        result = await self._producer.send(message, **place)
+        self.queues.append(result.queue.queue_id)
+        return result
+
+
+@pytest.mark.parametrize(("knows_growth", "queues"), [(True, [0, 1]), (False, [1, 0, 1])])
+async def test_a_key_that_has_moved_is_deleted_in_its_own_queue_last(
+    shared_broker: Broker, topic: str, knows_growth: bool, queues: list[int]
+) -> None:
+    name, client = f"Moved-{topic}", ClientSettings(namesrv=shared_broker.namesrv)
+    async with sprocket.connect(shared_broker.namesrv) as old, sprocket.connect(shared_broker.namesrv) as new:
+        await old.admin.create_table_topic(name, queues=1)
+        await old.topic(name, Price).send(Price(1), key="a", sharding_key="a")
+        recorder = _Recorder(new.producer())
+        table = Table(name, serializer_of(Price), lambda: recorder, client=client)  # type: ignore[arg-type,return-value]
+        if not knows_growth:
+            await table.start()
+        await old.admin.create_table_topic(name, queues=4)
+        while (await new.admin.topic_route(name)).queue_datas[0].write_queue_nums < 4:
+            await asyncio.sleep(0.02)
+        async with table:
+            assert dict(table) == {"a": Price(1)}
+            assert (await table.delete("a")).queue.queue_id == 1
+            assert recorder.queues == queues
 
 
 async def test_values_that_do_not_decode_and_messages_without_a_key_are_left_out(

@@ -204,6 +204,37 @@ async def test_a_store_that_ignores_conditions_is_refused_before_the_first_write
     assert manifest_in(store.bucket) is None
 
 
+class _Guarded(FakeStore):
+    """A store whose credentials may not delete, nor write some keys."""
+
+    read_only: tuple[str, ...] = ()
+
+    async def put_if(self, key: str, content: bytes, expected: Version | None) -> Version:
+        if key in self.read_only:
+            raise Refused(f"{key}: 403 Forbidden")
+        return await super().put_if(key, content, expected)
+
+    async def delete(self, key: str) -> None:
+        raise Refused(f"{key}: 403 Forbidden")
+
+
+async def test_a_claim_needs_no_right_to_delete_and_leaves_one_object(stores: Stores, source: FakeSource) -> None:
+    store = _Guarded(FakeBucket(), random.Random(1))
+    for incarnation in ("a", "b"):
+        await writer_of(store, source, stores.clock, incarnation=incarnation).claim()
+    assert set(store.bucket.objects) == {NAME, "conditions"}
+
+
+async def test_a_store_that_lets_only_some_keys_be_written_is_not_checked(
+    stores: Stores, source: FakeSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = _Guarded(FakeBucket(), random.Random(1))
+    store.read_only = ("conditions",)
+    await writer_of(store, source, stores.clock).claim()
+    assert set(store.bucket.objects) == {NAME}
+    assert "archive_conditions_not_checked" in caplog.text
+
+
 async def test_what_expires_goes_from_the_manifest_first(stores: Stores, source: FakeSource) -> None:
     bucket = FakeBucket()
     writer = writer_of(store_of(bucket), source, stores.clock)
@@ -218,7 +249,7 @@ async def test_what_expires_goes_from_the_manifest_first(stores: Stores, source:
     assert manifest.segments == []
     assert manifest.uploaded_end == source.end_offset - source.end_offset % FILE_BYTES
     assert named.isdisjoint(bucket.objects)
-    assert set(bucket.objects) == {NAME}
+    assert set(bucket.objects) == {NAME, "conditions"}
 
 
 async def test_a_clock_that_jumps_deletes_nothing_for_an_hour(stores: Stores, source: FakeSource) -> None:
