@@ -32,6 +32,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_
     token_file: str = ""  # holds a token (JWT), in place of access-key; it may be renewed at any time
     tls_config: str = ""  # a client.properties, or the folder that holds it
 
+    def in_folder(self, folder: Path) -> "ClusterConfig":
+        """Return it with paths that start from `folder`, if they are relative."""
+        paths = {"token_file": self.token_file, "tls_config": self.tls_config}
+        return msgspec.structs.replace(self, **{key: str(folder / path) for key, path in paths.items() if path})
+
     def client_settings(self, clock: Clock) -> ClientSettings:
         """Return the settings of clients.  Raises ConfigError."""
         credentials: Credentials | None = None
@@ -127,11 +132,13 @@ def parse_config(text: str) -> Config:
 
 
 def load_config(path: Path) -> Config:
-    """Return the configuration in a file.  Raises ConfigError."""
+    """Return the configuration in a file, from whose folder relative paths start.  Raises ConfigError."""
     try:
-        return parse_config(path.read_text())
+        config = parse_config(path.read_text())
     except (OSError, UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
+    clusters = {name: cluster.in_folder(path.absolute().parent) for name, cluster in config.clusters.items()}
+    return msgspec.structs.replace(config, clusters=clusters)
 
 
 def _check_link(link: LinkConfig, clusters: Mapping[str, ClusterConfig]) -> None:

@@ -11,7 +11,7 @@ from replicate.link import ReplicationLink
 from replicate.protocol.copies import SourceQueue
 from replicate.queue_copier import QueueCopier
 from sprocket.common.clock import Clock
-from sprocket.common.errors import SprocketError
+from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.metrics.declared import Kind, Metric, Read
 from sprocket.metrics.distribution import Labels
 from sprocket.metrics.export import MetricsExport
@@ -50,8 +50,11 @@ class Replication:
         return next((link.copiers[queue] for link in self.links if queue in link.copiers), None)
 
     async def start(self) -> None:
-        """Begin to replicate.  Raises TlsUnusable, and ConfigError if the metrics' port is taken."""
-        await self.export.start()
+        """Begin to replicate, also if the metrics' port is taken, as by another replicator.  Raises TlsUnusable."""
+        try:
+            await self.export.start()
+        except ConfigError as error:
+            logger.warning("event=metrics_not_exported reason=%r", str(error))
         for cluster in self.clusters.values():
             await cluster.start()
         for link in self.links:

@@ -19,20 +19,25 @@ _FIRST_PAUSE_S: Final = 1.0
 _MAX_PAUSE_S: Final = 60.0
 # After a run of this length, the pauses start at the first one again.
 _STABLE_S: Final = 60.0
+_MAX_LOG_BYTES: Final = 8 << 20
 
 
 class SupervisedProcess:
-    """Supervisor of `child`, in the event loop of `start`; the pause before a restart doubles with each early end."""
+    """Supervisor of `child`, in the event loop of `start`; the pause before a restart doubles with each early end.
+
+    Of a log of more than `max_log_bytes` the end is kept.
+    """
 
     def __init__(
         self, child: ChildProcess, clock: Clock, first_pause_s: float = _FIRST_PAUSE_S,
-        ended: Callable[[int], None] = lambda status: None,
+        ended: Callable[[int], None] = lambda status: None, max_log_bytes: int = _MAX_LOG_BYTES,
     ) -> None:  # fmt: skip
         """`ended` gets the exit status of each early end."""
         self._ended = ended
         self._child = child
         self._clock = clock
         self._first_pause_s = first_pause_s
+        self._max_log_bytes = max_log_bytes
         self._supervision: asyncio.Task[None] | None = None
 
     @property
@@ -72,6 +77,7 @@ class SupervisedProcess:
         launched = self._clock.monotonic()
         while True:
             await asyncio.sleep(_POLL_S)
+            self._child.shorten_log(self._max_log_bytes)
             status = self._child.exit_status
             if status is None:
                 continue

@@ -1,6 +1,6 @@
 """Instances of deployed functions on this machine: as many processes as deployments say, of the version that they say.
 
-An edge file: it keeps code and logs in a directory, polls processes, and shortens what is too long.
+An edge file: it keeps code and logs in a directory, and polls processes.
 """
 
 import asyncio
@@ -37,7 +37,6 @@ _READY_S: Final = 60.0
 _REPORT_S: Final = 5.0
 _RETRY_S: Final = 5.0
 _REFUSED_S: Final = 15.0
-_MAX_LOG_BYTES: Final = 8 << 20
 _MAX_REPORTED_LOG_CHARS: Final = 64_000
 _MAX_INSTANCES: Final = 256
 _WHY_ENDED: Final = {
@@ -239,7 +238,6 @@ class _Deployed:
         command = bound("sprocket_cli", "function", "instance", *place, arguments)
         child = ChildProcess(f"{self._name}-{index}", command, self._directory, self._directory / f"{index}.log")
         process = SupervisedProcess(child, self._clock, ended=partial(self._ended, index))
-        _shorten(child.log)
         await process.start(_READY_S)
         self._slots[index] = _Slot(process, child, deployment)
 
@@ -263,8 +261,7 @@ class _Deployed:
         """Say what runs here, with the ends of the logs; if no broker takes it, the next report says it."""
         logs = []
         for index, slot in sorted(self._slots.items()):
-            with contextlib.suppress(OSError):  # the disk is full, or somebody removed the log
-                _shorten(slot.child.log)
+            with contextlib.suppress(OSError):  # somebody removed the log
                 logs.append(f"--- instance {index}, version {slot.deployment.current}\n{slot.child.tail()}")
         version = max((slot.deployment.current for slot in self._slots.values()), default=0)
         status = Status(
@@ -273,14 +270,3 @@ class _Deployed:
         )  # fmt: skip
         with contextlib.suppress(ClientError):
             await self._registry.report(status)
-
-
-def _shorten(log: Path) -> None:
-    """Keep the last half of a log that is too long; processes append to it, so they go on at its new end."""
-    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
-        with log.open("r+b") as file:
-            file.seek(-_MAX_LOG_BYTES // 2, os.SEEK_END)
-            kept = file.read()
-            file.seek(0)
-            file.truncate()
-            file.write(kept)

@@ -3,6 +3,7 @@
 An edge file: it starts processes, reads their output, and ends them.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -146,6 +147,17 @@ class ChildProcess:
         process, self._process = self._process, None
         if process is not None and process.stdout is not None:
             process.stdout.close()
+
+    def shorten_log(self, max_bytes: int) -> None:
+        """Keep the end of a log that is longer: half of `max_bytes`.  The process appends, so it goes on there."""
+        with contextlib.suppress(OSError):  # the disk is full, or somebody removed the log
+            if self.log.stat().st_size > max_bytes:
+                with self.log.open("r+b") as file:
+                    file.seek(-max_bytes // 2, os.SEEK_END)
+                    kept = file.read()
+                    file.seek(0)
+                    file.truncate()
+                    file.write(kept)
 
     def tail(self) -> str:
         """Return the end of its log."""

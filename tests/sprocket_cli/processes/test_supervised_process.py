@@ -63,6 +63,18 @@ async def test_a_command_that_ends_at_once_is_tried_with_growing_pauses(tmp_path
         await supervised.stop()
 
 
+async def test_of_a_long_log_the_end_is_kept_while_the_process_writes(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-c", "import sys\nwhile True: print('x' * 999, file=sys.stderr)"]
+    log = tmp_path / "talker.log"
+    supervised = SupervisedProcess(ChildProcess("talker", command, tmp_path), SystemClock(), max_log_bytes=64_000)
+    await supervised.start()
+    try:
+        await until(lambda: log.stat().st_size > 64_000)
+        await until(lambda: log.stat().st_size <= 64_000)
+    finally:
+        await supervised.stop()
+
+
 async def test_a_start_that_the_system_refuses_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder, aside = tmp_path / "home", tmp_path / "aside"
     folder.mkdir()
