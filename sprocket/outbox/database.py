@@ -29,6 +29,7 @@ from sprocket.outbox.statements import (
     LOCK_CLAIM,
     LOCK_SLOT,
     LOCKS,
+    NO_SLOTS,
     SLOTS,
     TABLE,
 )
@@ -250,9 +251,14 @@ class MysqlDatabase(_ServerDatabase):
                 "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name IN $1"
             )
             ((tables,),) = await _rows(cursor, found, (TABLE, LOCKS))
+            *creates, fill = CREATE_MYSQL
             if tables < 2:
-                for statement in CREATE_MYSQL:
+                for statement in creates:
                     await cursor.execute(statement)
+            # Each CREATE TABLE commits by itself, so a relay may have died before it filled the table.
+            ((slots,),) = await _rows(cursor, f"SELECT count(*) FROM {LOCKS}")
+            if slots <= SLOTS:
+                await cursor.execute(fill)
 
         await self._transact(work)
 
@@ -263,14 +269,17 @@ class MysqlDatabase(_ServerDatabase):
         both steps nobody changes a row that is free, as the lock of claims is held.
         """
 
-        async def work(cursor: Any) -> list[OutboxRow]:
-            await _rows(cursor, LOCK_SLOT, SLOTS)
+        async def work(cursor: Any) -> list[OutboxRow] | None:
+            if not await _rows(cursor, LOCK_SLOT, SLOTS):
+                return None
             free = [OutboxRow(*values) for values in await _rows(cursor, FREE, None, now_ms, limit)]
             if free:
                 await _rows(cursor, LEASE, until_ms, now_ms, tuple(row.id for row in free))
             return [row._replace(available_ms=until_ms, first_leased_ms=row.first_leased_ms or now_ms) for row in free]
 
-        rows: list[OutboxRow] = await self._transact(work)
+        rows: list[OutboxRow] | None = await self._transact(work)
+        if rows is None:
+            raise DatabaseUnusable(NO_SLOTS)
         return rows
 
     async def delete(self, ids: Sequence[int]) -> None:
@@ -314,19 +323,22 @@ async def _rows(cursor: Any, statement: str, *values: object) -> list[Row]:
 def mysql_arguments(url: str) -> dict[str, Any]:
     """Return the arguments of asyncmy's `connect` for ``mysql://user:password@host:port/database?unix_socket=/path``.
 
-    ``ssl_ca``, ``ssl_cert`` and ``ssl_key`` are PEM files, as in SQLAlchemy.  Raises IllegalArgument.
+    ``ssl_ca``, ``ssl_cert`` and ``ssl_key`` are PEM files, as in SQLAlchemy; any of them asks for TLS, without
+    ``ssl_ca`` with the system's certificates.  Raises IllegalArgument.
     """
     parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(options.keys() - {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key"})
     if unknown:
         raise IllegalArgument(f"database option {unknown[0]!r}: allowed are unix_socket, ssl_ca, ssl_cert and ssl_key")
     try:
         given: dict[str, Any] = {"host": parts.hostname or "127.0.0.1", "port": parts.port or 3306}
-        if "ssl_ca" in options:
-            given["ssl"] = ssl.create_default_context(cafile=options["ssl_ca"])
+        if options.keys() - {"unix_socket"}:
+            given["ssl"] = ssl.create_default_context(cafile=options.get("ssl_ca"))
             if "ssl_cert" in options:
                 given["ssl"].load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+            elif "ssl_key" in options:
+                raise ValueError("ssl_key needs ssl_cert, the certificate of that key")
     except (ValueError, OSError) as error:
         raise IllegalArgument(f"database {url.rpartition('@')[2]}: {error}") from None
     if "unix_socket" in options:

@@ -30,7 +30,8 @@ def _text(max_chars: int) -> sa.types.TypeEngine[str]:
 def outbox_table(metadata: sa.MetaData) -> sa.Table:
     """Return the table as part of `metadata`, for `create_all` and migrations of Alembic.
 
-    In MySQL, `create_all` also makes the table of locks; a migration executes `statements.CREATE_LOCKS`.
+    In MySQL, `create_all` also makes the table of locks; a migration executes `statements.CREATE_LOCKS`.  That table
+    is not in `metadata`, so an `include_name` keeps `alembic revision --autogenerate` from dropping it.
     """
     number, long_text = sa.BigInteger(), sa.Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
     table = sa.Table(

@@ -2,8 +2,10 @@
 
 import asyncio
 import sqlite3
+import ssl
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -17,10 +19,11 @@ from sprocket import IllegalArgument, IllegalMessage, Message
 from sprocket.outbox import asyncpg as with_asyncpg
 from sprocket.outbox import sqlalchemy as with_sqlalchemy
 from sprocket.outbox import sqlite as with_sqlite
-from sprocket.outbox.database import open_database
+from sprocket.outbox.database import DatabaseUnusable, mysql_arguments, open_database
 from sprocket.outbox.row import OutboxRow, message_of
 from tests.clock import ManualClock
 from tests.outbox.urls import async_url, sync_url
+from tests.remoting.tls_files import Files
 
 _FULL = Message(
     "Orders", b"\x00\xff", tags="paid", keys=["a", "b"], properties={"x": "y"}, flag=3,
@@ -137,6 +140,12 @@ async def test_keys_of_mysql_differ_by_case_and_accents_and_need_the_table_of_lo
         connection.execute(sa.text("DELETE FROM sprocket_outbox_lock"))
         with pytest.raises(IllegalArgument, match="lacks its rows; start the relay once"):
             with_sqlalchemy.add(connection, Message("Orders", b"x"), key="k")
+    database = open_database(mysql_url)
+    with pytest.raises(DatabaseUnusable, match="lacks its rows"):
+        await database.claim(200, 150, 9)
+    await database.create()
+    assert len(await database.claim(200, 150, 9)) == 3
+    await database.close()
 
 
 async def test_later_rows_of_a_key_stay_while_an_earlier_one_is_leased(url: str) -> None:
@@ -174,3 +183,11 @@ def test_another_database_is_refused() -> None:
         open_database("oracle://localhost/shop")
     with pytest.raises(IllegalArgument, match="allowed are unix_socket"):
         open_database("mysql://localhost/shop?sslmode=require")
+    with pytest.raises(IllegalArgument, match="ssl_key needs ssl_cert"):
+        open_database("mysql://localhost/shop?ssl_key=k.pem")
+
+
+def test_a_certificate_for_mysql_asks_for_tls_without_a_ca_too(tmp_path: Path) -> None:
+    certificate, key = Files(tmp_path).issue("relay")
+    context = mysql_arguments(f"mysql://localhost/shop?ssl_cert={certificate}&ssl_key={key}")["ssl"]
+    assert context.check_hostname and context.verify_mode is ssl.CERT_REQUIRED

@@ -16,22 +16,39 @@ def url_of(settings: dict[str, Any], vendor: str) -> str:
         return f"sqlite:///{quote(str(settings['NAME']))}"
     given = {"host": settings["HOST"], "port": settings["PORT"], "user": settings["USER"]}
     given |= {"password": settings["PASSWORD"], "database": settings["NAME"]}
+    options = settings["OPTIONS"]
     if vendor == "postgresql":
+        given |= {name: value for name, value in options.items() if name.startswith("ssl")}
         return f"postgresql:///?{urlencode({name: value for name, value in given.items() if value})}"
     if vendor != "mysql":
         raise CommandError(f"no relay reads {vendor}; the outbox needs PostgreSQL, MySQL, MariaDB or SQLite")
-    user, password, database, host = (
-        quote(str(given[name] or ""), safe="") for name in ("user", "password", "database", "host")
-    )
-    options = settings["OPTIONS"]
-    tls = options.get("ssl") or {}
-    query = {f"ssl_{name}": tls[name] for name in ("ca", "cert", "key") if name in tls}
-    is_path = str(given["host"]).startswith("/")  # of a socket, as in Django's backend
-    socket = given["host"] if is_path else options.get("unix_socket")
+    user, password, database = (quote(str(given[name] or ""), safe="") for name in ("user", "password", "database"))
+    query = _tls_of(options)
+    host = str(given["host"] or "")
+    is_path = host.startswith("/")  # of a socket, as in Django's backend
+    socket = host if is_path else options.get("unix_socket")
     if socket:
         query["unix_socket"] = socket
-    place = "" if is_path else f"{host}:{given['port'] or 3306}"
+    elif not host:
+        raise CommandError("HOST is empty: set it to 127.0.0.1, or to the path of the server's socket")
+    place = "" if is_path else f"{f'[{host}]' if ':' in host else host}:{given['port'] or 3306}"
     return f"mysql://{user}:{password}@{place}/{database}?{urlencode(query)}"
+
+
+def _tls_of(options: dict[str, Any]) -> dict[str, str]:
+    """Return the part of a MySQL URL that is about TLS.  Raises CommandError for what the relay would do otherwise."""
+    files = options.get("ssl") or {}
+    if not isinstance(files, dict):
+        files = {"ssl": files}
+    others = {name for name in options if name.startswith(("ssl_", "read_default_"))}
+    if options.get("ssl_mode") == ("VERIFY_IDENTITY" if "ca" in files else "DISABLED"):
+        others.remove("ssl_mode")
+    if others or (files and not {"ca"} <= set(files) <= {"ca", "cert", "key"}):
+        raise CommandError(
+            f"OPTIONS {', '.join(sorted(others or {'ssl'}))}: the relay takes ssl with ca (and cert, key) alone, and "
+            "checks the server's name; for anything else run `sprocket outbox` with --database"
+        )
+    return {f"ssl_{name}": str(file) for name, file in files.items()}
 
 
 class Command(BaseCommand):
