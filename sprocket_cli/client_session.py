@@ -158,13 +158,11 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _run(main: Coroutine[Any, Any, T]) -> T:
-    from sprocket.common import event_loops
     from sprocket_cli.permission import refusal_in, refusal_text
-    from sprocket_cli.processes.interrupts import cancels_main_task
+    from sprocket_cli.processes import interrupts
 
     try:
-        with cancels_main_task():
-            return event_loops.run(main)
+        return interrupts.run(main)
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
     except SprocketError as error:

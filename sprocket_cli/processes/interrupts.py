@@ -5,10 +5,12 @@ A `KeyboardInterrupt` would be a traceback wherever nothing expects it: in impor
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from sprocket_cli.exit_codes import INTERRUPTED
+
+T = TypeVar("T")
 
 
 def end_quietly() -> None:
@@ -23,20 +25,27 @@ def _end(_number: int, _frame: object) -> None:
     sys.exit(INTERRUPTED)
 
 
-@contextmanager
-def cancels_main_task() -> Iterator[None]:
-    """Let SIGINT cancel the main task of an `asyncio.Runner` inside; an interrupt ends the program.
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` in a new event loop; SIGINT cancels it and ends the program.
 
     An exception that a handler of signals raises in an event loop would be one of any task.
     """
+    import asyncio
+
+    from sprocket.common.event_loops import new_event_loop
+
     is_ours = signal.getsignal(signal.SIGINT) is _end
-    try:
-        if is_ours:
-            # The runner replaces this handler alone.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        yield
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    finally:
-        if is_ours:
-            signal.signal(signal.SIGINT, _end)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        try:
+            if is_ours:
+                # The runner replaces this handler alone.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            return runner.run(main)
+        except KeyboardInterrupt:
+            if is_ours:
+                # The runner's end waits for threads, and so does the program's.
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+            sys.exit(INTERRUPTED)
+        finally:
+            if is_ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, _end)

@@ -1,6 +1,5 @@
 """`sprocket store restore` and `check` of an archive in an object store."""
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import click
 from sprocket.common.errors import ConfigError
 from sprocket_cli.client_session import CommandFailed, WrongUsage, print_json
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
-from sprocket_cli.processes.interrupts import cancels_main_task
+from sprocket_cli.processes import interrupts
 from sprocket_cli.store.commands import progress_bar, size_text, store_errors
 
 
@@ -20,8 +19,7 @@ def is_url(text: str) -> bool:
 
 def restore_archive(url: str, target: Path, *, as_json: bool) -> None:
     """Make a store from the archive at `url`, and say what is missing in it."""
-    with cancels_main_task():
-        asyncio.run(_restore(url, target, as_json))
+    interrupts.run(_restore(url, target, as_json))
 
 
 async def _restore(url: str, target: Path, as_json: bool) -> None:
@@ -59,8 +57,7 @@ async def _restore(url: str, target: Path, as_json: bool) -> None:
 
 def check_archive(url: str, *, quick: bool, repairs: bool, as_json: bool) -> None:
     """Check the archive at `url`, and end with the exit status."""
-    with cancels_main_task():
-        is_sound = asyncio.run(_check(url, quick, repairs, as_json))
+    is_sound = interrupts.run(_check(url, quick, repairs, as_json))
     sys.exit(SUCCESS if is_sound else FAILURE)
 
 

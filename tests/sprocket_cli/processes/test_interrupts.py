@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -66,10 +65,31 @@ finally:
     print("hangs", flush=True)
     time.sleep(60)
 """
+_HANGS_IN_A_THREAD = """
+import asyncio, time
+from concurrent.futures import ThreadPoolExecutor
+from sprocket_cli.processes.interrupts import end_quietly, run
+end_quietly()
+
+class Threads(ThreadPoolExecutor):
+    def shutdown(self, *words, **options):
+        print("hangs", flush=True)
+        super().shutdown(*words, **options)
+
+async def main():
+    asyncio.get_running_loop().set_default_executor(Threads())
+    work = asyncio.create_task(asyncio.to_thread(time.sleep, 60))
+    await asyncio.sleep(0)
+    print("begun", flush=True)
+    await work
+
+run(main())
+"""
 
 
-def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", _HANGS], stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize("program", [_HANGS, _HANGS_IN_A_THREAD], ids=["main", "thread"])
+def test_a_second_interrupt_does_not_wait(program: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in ("begun\n", "hangs\n"):
             assert process.stdout.readline() == line
