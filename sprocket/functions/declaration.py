@@ -148,12 +148,15 @@ def _serializer(name: str, kind: Any) -> Serializer[Any]:
 
 
 def _check_handler(handler: Handler, *parameters: str) -> None:
-    """Raises IllegalArgument unless `handler` is an ``async def`` with so many parameters."""
+    """Raises IllegalArgument unless `handler` is an ``async def`` that can be called with `parameters`."""
     if not inspect.iscoroutinefunction(handler):
         raise IllegalArgument(f"{handler!r} is no `async def` function; write `async def`")
-    count = len(inspect.signature(handler).parameters)
-    if count != len(parameters):
-        raise IllegalArgument(f"{handler.__name__} has {count} parameters; write ({', '.join(parameters)})")
+    signature = inspect.signature(handler)
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        count = len(signature.parameters)
+        raise IllegalArgument(f"{handler.__name__} has {count} parameters; write ({', '.join(parameters)})") from None
 
 
 def _first_annotation(handler: Handler) -> Any:

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import io
+import signal
 import sys
 import traceback
 import zipfile
@@ -16,6 +17,7 @@ from sprocket.functions.declaration import Function, gathered
 # A package travels in one message.
 MAX_PACKAGE_BYTES: Final = 3 << 20
 _MIN_KEY_BYTES: Final = 16
+_INTERRUPTED: Final = 128 + signal.SIGINT  # the status with which Ctrl-C ends a program, whatever it imports
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first moment of zip: equal sources give equal packages
 
 
@@ -83,6 +85,8 @@ def load_functions(package: Path, module: str) -> list[Function]:
         with gathered() as declared:
             names = vars(importlib.import_module(module)).values()
     except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and error.code == _INTERRUPTED:
+            raise
         raise ConfigError(f"{module} cannot be imported: {_place_of(error, package)}") from None
     functions = list({id(one): one for one in names if isinstance(one, Function)}.values())
     if lost := [one for one in declared if one not in functions]:

@@ -14,6 +14,9 @@ async def _handler(value: int, ctx: object) -> None: ...
 async def _three(value: int, ctx: object, more: object) -> None: ...
 
 
+async def _defaults(value: int, ctx: object, more: object = None, *, last: int = 0) -> None: ...
+
+
 def _plain(value: int, ctx: object) -> None: ...
 
 
@@ -37,6 +40,11 @@ def _plain(value: int, ctx: object) -> None: ...
 def test_a_wrong_declaration_says_what_to_write(given: dict[str, Any], handler: Any, message: str) -> None:
     with pytest.raises(IllegalArgument, match=message):
         function(**({"input": "In", "group": "g"} | given))(handler)
+
+
+def test_a_handler_may_have_more_parameters_with_defaults() -> None:
+    declared = function(input="In", group="g", state=int)(_defaults)
+    assert declared.on_expiry(_defaults) is _defaults
 
 
 @pytest.mark.parametrize("given", [{"times": -1}, {"pause_s": -1}, {"timeout_s": 0}, {"times": 1.5}])

@@ -88,6 +88,16 @@ def test_a_module_without_usable_functions_is_refused(tmp_path: Path, name: str,
         load_functions(path, module)
 
 
+def test_an_interrupt_of_the_import_ends_the_program(tmp_path: Path) -> None:
+    source = tmp_path / "functions_g.py"
+    source.write_text("raise SystemExit(130)")
+    module, package = pack(source)
+    path = tmp_path / "code.zip"
+    path.write_bytes(package)
+    with pytest.raises(SystemExit):
+        load_functions(path, module)
+
+
 def test_what_is_no_module_or_too_large_is_refused(tmp_path: Path) -> None:
     for name in ("two-words.py", "data.txt"):
         (tmp_path / name).write_text("")
