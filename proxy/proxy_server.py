@@ -187,7 +187,7 @@ class Proxy:
 
     def _make_renewal(self) -> Renewal:
         elsewhere = nowhere_else if self._shared is None else self._shared.held_elsewhere
-        parts = (self.held, self.brokers, self.metadata, self.config, self._connections)
+        parts = (self.held, self.brokers, self.metadata, self.config, self._connections, self.clients)
         return Renewal(*parts, self._spawn, elsewhere)
 
     def _make_syncer(self) -> HeartbeatSyncer | None:

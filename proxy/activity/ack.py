@@ -5,6 +5,8 @@ Source: RocketMQ 5.5.0, `AckMessageActivity`, `ChangeInvisibleDurationActivity`,
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from proxy.brokers.brokers import Brokers
@@ -23,6 +25,7 @@ from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration_ms
 
 _MAX_ENTRIES: Final = 4096
+_OPEN: Final = wire.Status()  # of what no broker has answered yet
 _Named = wire.AckMessageEntry | wire.ChangeInvisibleDurationRequest | wire.ForwardMessageToDeadLetterQueueRequest
 
 
@@ -51,8 +54,32 @@ class AckActivity:
         self._clients.seen(call.client_id)
         if len(entries) == 1:
             return encoded_acks([await self._ack_single(call, group, topic, entries[0])])
-        outcomes: list[wire.Status] = [OK] * len(entries)
+        outcomes: list[wire.Status] = [_OPEN] * len(entries)
         of_broker: defaultdict[str, list[_Entry]] = defaultdict(list)
+        try:
+            await self._take_all(call, group, entries, of_broker, outcomes)
+            await asyncio.gather(
+                *(self._ack_at(call.caller, batch, group, topic, outcomes) for batch in of_broker.values())
+            )
+        except BaseException:
+            for entry in chain.from_iterable(of_broker.values()):
+                if outcomes[entry.place] is _OPEN:
+                    self._renewal.hold_again(entry.held)
+            raise
+        return encoded_acks([
+            AckResult(outcome, entry.message_id, entry.receipt_handle)
+            for entry, outcome in zip(entries, outcomes, strict=True)
+        ])  # fmt: skip
+
+    async def _take_all(
+        self,
+        call: Call,
+        group: str,
+        entries: Sequence[wire.AckMessageEntry],
+        of_broker: defaultdict[str, list[_Entry]],
+        outcomes: list[wire.Status],
+    ) -> None:
+        """Put what can be acknowledged into `of_broker`, and why others cannot into `outcomes`."""
         now_ms = self._brokers.instance.clock.wall_ms()
         for index, entry in enumerate(entries):
             try:
@@ -63,13 +90,6 @@ class AckActivity:
                 outcomes[index] = status_of(refused)
             else:
                 of_broker[receipt.handle.broker_name].append(_Entry(index, receipt, held))
-        await asyncio.gather(
-            *(self._ack_at(call.caller, batch, group, topic, outcomes) for batch in of_broker.values())
-        )
-        return encoded_acks([
-            AckResult(outcome, entry.message_id, entry.receipt_handle)
-            for entry, outcome in zip(entries, outcomes, strict=True)
-        ])  # fmt: skip
 
     async def _take(self, call: Call, group: str, named: _Named) -> tuple[Receipt, Held | None]:
         """Return the newest receipt of the message that a request names, and what was held.  Raises Refusal."""
@@ -91,6 +111,9 @@ class AckActivity:
         except (Refusal, ClientError) as error:
             self._renewal.put_back(held, error)
             outcome = status_of(error)
+        except asyncio.CancelledError:
+            self._renewal.hold_again(held)
+            raise
         return AckResult(outcome, message_id, given)
 
     async def _ack_at(
@@ -106,6 +129,9 @@ class AckActivity:
             for entry in batch:
                 self._renewal.put_back(entry.held, error)
                 outcomes[entry.place] = status_of(error)
+        else:
+            for entry in batch:
+                outcomes[entry.place] = OK
 
     async def _ack_one(
         self, caller: Caller, entry: "_Entry", group: str, topic: str, outcomes: list[wire.Status]
@@ -115,6 +141,8 @@ class AckActivity:
         except (Refusal, ClientError) as error:
             self._renewal.put_back(entry.held, error)
             outcomes[entry.place] = status_of(error)
+        else:
+            outcomes[entry.place] = OK
 
     async def change_invisible_duration(
         self, call: Call, request: wire.ChangeInvisibleDurationRequest

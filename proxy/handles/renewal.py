@@ -12,6 +12,7 @@ from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.receipts import Receipt, parse_receipt
 from proxy.clients.connections import Connections
+from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
 from proxy.convert.settings import retry_delay_ms
 from proxy.handles.held_handles import Held, HeldHandles
@@ -56,10 +57,12 @@ class Renewal:
         metadata: Metadata,
         config: ProxyConfig,
         connections: Connections,
+        clients: Clients,
         spawn: Callable[[Coroutine[object, object, None]], object],
         elsewhere: Elsewhere = nowhere_else,
     ) -> None:
         self._connections = connections
+        self._clients = clients
         self.held = held
         self._elsewhere = elsewhere
         self._brokers = brokers
@@ -82,14 +85,23 @@ class Renewal:
         try:
             await self._settled(held)
         except asyncio.CancelledError:
-            self.held.add(held)  # the call ended before it used the handle
+            self.hold_again(held)  # the call ended before it used the handle
             raise
         return held.receipt, held
 
     def put_back(self, held: Held | None, error: Exception) -> None:
         """Hold a handle again after a request that no broker answered: the client tries again with the old handle."""
-        if held is not None and isinstance(error, ConnectFailed | ConnectionLost | RemotingTimeout):
+        if isinstance(error, ConnectFailed | ConnectionLost | RemotingTimeout):
+            self.hold_again(held)
+
+    def hold_again(self, held: Held | None) -> None:
+        """Hold a handle again that a call has taken; release it if its client has ended meanwhile."""
+        if held is None:
+            return
+        if self._clients.get(held.client_id) is not None:
             self.held.add(held)
+        else:  # nothing would end its renewals
+            self._spawn(self._release(held))
 
     async def renew_due(self) -> None:
         """Start the renewals that are due, and release what clients do not have.

@@ -12,7 +12,8 @@ PROXY_MUTANTS: Final = (
         "proxy/activity/ack.py",
         "            for entry in batch:\n                self._renewal.put_back(entry.held, error)\n"
         "                outcomes[entry.place] = status_of(error)\n",
-        "            for entry in batch:\n                self._renewal.put_back(entry.held, error)\n",
+        "            for entry in batch:\n                self._renewal.put_back(entry.held, error)\n"
+        "                outcomes[entry.place] = OK\n",
         "a client believes that messages are acknowledged which come again",
         _ACKS,
     ),

@@ -52,7 +52,7 @@ async def _acknowledge(
     config, clients = ProxyConfig(), Clients(SystemClock().monotonic, silent_s=1, lost_s=1)
     metadata, connections = cast("Metadata", None), cast("Connections", None)  # not asked before a renewal
     table = HeldHandles() if held is None else held
-    renewal = Renewal(table, brokers, metadata, config, connections, asyncio.ensure_future)
+    renewal = Renewal(table, brokers, metadata, config, connections, clients, asyncio.ensure_future)
     request = wire.AckMessageRequest(
         group=wire.Resource(name="group"),
         topic=wire.Resource(name="topic"),
@@ -156,3 +156,32 @@ async def test_a_handle_stays_held_if_the_call_ends_while_its_renewal_is_under_w
     with pytest.raises(asyncio.CancelledError):
         await call
     assert table.is_held(held)
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["its client lives", "its client has ended"])
+async def test_all_handles_of_a_call_that_ends_are_held_again_or_released(
+    is_gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers, table = WaitingBrokers(3), HeldHandles()
+    released: list[Receipt] = []
+
+    async def change_invisible(receipt: Receipt, *rest: object) -> Receipt:
+        released.append(receipt)
+        return receipt
+
+    monkeypatch.setattr(brokers, "change_invisible", change_invisible)
+    receipts = [_receipt("broker-a", 1), _receipt("broker-b", 1), _receipt("broker-b", 2)]
+    for one in receipts:
+        table.add(Held(_CALL.client_id, "group", "topic", "id", one.encode(), one, SystemClock().wall_ms(), 0))
+    call = asyncio.ensure_future(_acknowledge(brokers, receipts, table))
+    while len(brokers.asked) < 2:
+        await asyncio.sleep(0)
+    assert not len(table)
+    if is_gone:
+        monkeypatch.setattr(Clients, "get", lambda clients, client_id: None)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    while len(released) + len(table) < 3:
+        await asyncio.sleep(0)
+    assert (released if is_gone else [held.receipt for held in table]) == receipts

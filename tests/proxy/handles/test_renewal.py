@@ -9,6 +9,7 @@ from proxy.brokers.brokers import Brokers
 from proxy.brokers.metadata import Metadata
 from proxy.brokers.receipts import Receipt
 from proxy.clients.connections import Connections
+from proxy.clients.registry import Clients
 from proxy.config import ProxyConfig
 from proxy.handles.held_handles import Held, HeldHandles
 from proxy.handles.renewal import Renewal
@@ -44,7 +45,8 @@ class _Rig:
         self.connections = Connections(self.clock.monotonic)
         self.tasks: list[asyncio.Task[None]] = []
         config, metadata = ProxyConfig(), cast("Metadata", None)
-        self.renewal = Renewal(HeldHandles(), self.brokers, metadata, config, self.connections, self._spawn)
+        clients = Clients(self.clock.monotonic, silent_s=1, lost_s=1)
+        self.renewal = Renewal(HeldHandles(), self.brokers, metadata, config, self.connections, clients, self._spawn)
         for offset in range(_MESSAGES):
             popped_ms = self.clock.wall_ms()
             receipt = Receipt(PopHandle(offset, popped_ms, _INVISIBLE_MS, 0, NORMAL, "broker-a", 0, offset), 0)
