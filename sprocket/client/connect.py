@@ -237,9 +237,9 @@ class Connection:
     def producer(
         self, group: str = DEFAULT_GROUP, *, settings: SendSettings | None = None, trace: TraceSettings | None = None
     ) -> Producer:
-        """Return the producer of `group`; a second call with the same arguments returns the same one.
+        """Return the producer of `group`, which all calls with the same arguments share.
 
-        It needs no `async with`.  With `trace` it records what it sends.
+        It opens at its first use and closes with this connection.  With `trace` it records what it sends.
         """
         trace = arguments.optional("trace", trace, TraceSettings) or self._trace
         key = group, settings or SendSettings(), trace

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -30,6 +31,12 @@ C = TypeVar("C", bound=Opened)
 
 class Blocking(Generic[C]):
     """Blocking form of the asyncio object `aio`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, method in vars(cls).items():
+            if hasattr(method, "__wrapped__"):  # for `help`: it is a method of this class
+                method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
 
     def __init__(self, aio: C, *, is_owned: bool = False) -> None:
         """An owned object is part of a `Connection`, which keeps the loop running."""
@@ -118,6 +125,8 @@ def part(method: Callable[Concatenate[Any, P], object], kind: type[B]) -> Callab
     def made(self: Any, /, *words: P.args, **options: P.kwargs) -> B:
         return kind._part(getattr(self._aio, method.__name__)(*words, **options))
 
+    made.__annotations__ = made.__annotations__ | {"return": kind}
+    made.__signature__ = signature(method).replace(return_annotation=kind)  # type: ignore[attr-defined]
     return made
 
 

@@ -1,6 +1,7 @@
 """The blocking classes have every public name and argument of the asyncio classes."""
 
 import inspect
+import pydoc
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,13 @@ def test_names_and_arguments_are_the_same(aio: type, blocking: type) -> None:
 
 def test_connect_takes_the_same_arguments() -> None:
     assert arguments(sprocket.connect) == arguments(sync.connect)
+
+
+def test_help_of_a_blocking_class_names_the_blocking_classes() -> None:
+    helped = pydoc.plain(pydoc.render_doc(sync.Connection))
+    assert "-> sprocket.client.sync.producers.Producer" in helped
+    assert "async with" not in helped and "sprocket.client.producer" not in helped
+    assert sync.Connection.consumer.__module__ == sync.Connection.__module__
 
 
 @pytest.mark.parametrize("kind", [sprocket.ReceivedMessage, sprocket.PoppedMessage])
