@@ -8,8 +8,8 @@ from typing import Self
 from replicate.records import QUEUES, TOPIC, Record
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connect import Connection
+from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
-from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.typed.table import Table
 from sprocket.common.cancellation import outcome_of
@@ -19,7 +19,7 @@ from sprocket.remoting.bodies.topic import TopicConfig
 logger = logging.getLogger(__name__)
 
 _TABLE_LIMIT_S = 20.0
-_ROUTE_S = 0.2
+_ROUTE_S, _MAX_ROUTE_S = 0.2, 3.0
 # Attributes of a topic that its copy has, too.
 _ATTRIBUTES = ("message.type", "cleanup.policy", "queue.type", "lite.topic.expiration")
 
@@ -73,6 +73,7 @@ class Cluster:
         """
         if self._table is not None:
             return True
+        backoff = Backoff(_ROUTE_S, _MAX_ROUTE_S)
         async with asyncio.timeout(_TABLE_LIMIT_S):
             while True:
                 if self._opening is None:
@@ -84,7 +85,7 @@ class Cluster:
                         return False
                     # Again each time: brokers that start now are not known yet.
                     await self.admin.create_table_topic(TOPIC, queues=QUEUES)
-                    await pause(_ROUTE_S)  # name servers know the new topic a moment later
+                    await backoff.pause()  # name servers know the new topic a moment later
                 else:
                     return True
 

@@ -18,7 +18,7 @@ from sprocket.client.message import ReceivedMessage
 logger = logging.getLogger(__name__)
 
 # What is read of a stretch; a longer one is known only as a whole.  A checkpoint is 5 s old, as a rule.
-MAX_MESSAGES: Final = 1_000_000  # of each end
+MAX_MESSAGES: Final = 1_000_000  # of both ends together
 MAX_BYTES: Final = 512 * 1024 * 1024
 # Looks at an end that brings nothing.
 _MAX_IDLE: Final = 5

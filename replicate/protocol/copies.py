@@ -6,7 +6,7 @@ committed: readers of real topics see no others.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import Final
 
@@ -83,13 +83,8 @@ class Portion:
     echoes: Sequence[tuple[int, int]]
 
 
-def copy_of(
-    message: ReceivedMessage, queue: SourceQueue, mark: Mark | None, epoch: int, *, compresses: bool = False
-) -> Copy:
-    """Return the copy of a message of `queue`, which has `mark` if it is a copy itself.
-
-    With `compresses` its body is compressed by zlib, which all of RocketMQ's clients read, if it is not yet.
-    """
+def copy_of(message: ReceivedMessage, queue: SourceQueue, mark: Mark | None, epoch: int) -> Copy:
+    """Return the copy of a message of `queue`, which has `mark` if it is a copy itself."""
     kept = names.parse_for_copy(message.stored_properties)
     properties = {name: value for name, value in kept.items() if name not in _NOT_COPIED}
     if names.LITE_TOPIC in properties:
@@ -100,13 +95,19 @@ def copy_of(
     properties[MARK] = Mark(path, check, queue.broker_name, queue.queue_id, message.queue_offset).encode()
     properties[names.IDEMPOTENCE_ID] = names.sequence_id(queue.stream(epoch), message.queue_offset)
     is_alone = queue.topic.startswith(RETRY_PREFIX) or not message.stored_body or not _ALONE.isdisjoint(properties)
-    body, flags = message.stored_body, message.sys_flag & _KEPT_FLAGS
-    if compresses and body and not flags & SysFlag.COMPRESSED:
-        body, flags = compress(body, Compression.ZLIB, _LEVEL)
     return Copy(
-        message.queue_offset, body, names.encode(properties), message.flag, flags, message.born_timestamp_ms,
-        message.store_timestamp_ms, check, message.reconsume_times, is_alone,
+        message.queue_offset, message.stored_body, names.encode(properties), message.flag,
+        message.sys_flag & _KEPT_FLAGS, message.born_timestamp_ms, message.store_timestamp_ms, check,
+        message.reconsume_times, is_alone,
     )  # fmt: skip
+
+
+def _packed(copy: Copy) -> Copy:
+    """Return the copy with its body compressed by zlib, which all of RocketMQ's clients read."""
+    if not copy.body or copy.sys_flag & SysFlag.COMPRESSED:
+        return copy
+    body, flags = compress(copy.body, Compression.ZLIB, _LEVEL)
+    return replace(copy, body=body, sys_flag=flags)
 
 
 def portion(
@@ -115,25 +116,31 @@ def portion(
 ) -> Portion:  # fmt: skip
     """Return what one request takes of `messages`, which are in order: at least one of them.
 
-    A batch has one kind of compression.  A message that is not sent in a batch goes alone, in its place.
+    A batch has one kind of compression.  With `compresses` the bodies that are not compressed yet become so, unless all
+    together would grow.  A message that is not sent in a batch goes alone, in its place.
     """
     copies: list[Copy] = []
+    originals: list[Copy] = []
     echoes: list[tuple[int, int]] = []
     size_bytes = taken = next_offset = 0
     for message in messages:
         mark = mark_in(queue.topic, message.stored_properties)
         if is_wanted(mark, queue.cluster, target, forwards=forwards):
-            copy = copy_of(message, queue, mark, epoch, compresses=compresses)
+            original = copy_of(message, queue, mark, epoch)
+            copy = _packed(original) if compresses else original
             size_bytes += copy.size_bytes
             if copies and (
                 size_bytes > max_bytes or len(copies) >= max_messages or not _fit(copies[0], copy)
             ):  # fmt: skip
                 break
             copies.append(copy)
+            originals.append(original)
         elif (echo := _echo(message, mark, queue, target)) is not None:
             echoes.append(echo)
         taken += 1
         next_offset = message.queue_offset + 1
+    if len({one.sys_flag for one in originals}) == 1 and _body_bytes(originals) < _body_bytes(copies):
+        copies = originals
     return Portion(copies, next_offset, taken, echoes)
 
 
@@ -152,6 +159,10 @@ def echo_of(message: ReceivedMessage, queue: SourceQueue, target: str) -> tuple[
 def _echo(message: ReceivedMessage, mark: Mark | None, queue: SourceQueue, target: str) -> tuple[int, int] | None:
     is_echo = mark is not None and mark.source == target and mark.queue_id == queue.queue_id
     return (message.queue_offset, mark.offset) if mark is not None and is_echo else None
+
+
+def _body_bytes(copies: Iterable[Copy]) -> int:
+    return sum(len(copy.body) for copy in copies)
 
 
 def _fit(first: Copy, other: Copy) -> bool:

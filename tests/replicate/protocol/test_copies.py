@@ -1,5 +1,7 @@
 """What one request holds."""
 
+import random
+
 from replicate.protocol.copies import SourceQueue, portion
 from sprocket.client.compression import Compression, compress, decompress
 from sprocket.client.message import MessageQueue, ReceivedMessage
@@ -24,3 +26,10 @@ def test_with_compression_one_request_holds_what_producers_compressed_and_what_t
     assert [copy.sys_flag for copy in made.copies] == [flag] * 3
     assert [decompress(copy.body, copy.sys_flag) for copy in made.copies] == bodies
     assert made.copies[2].body == packed
+
+
+def test_bodies_that_would_grow_are_not_compressed() -> None:
+    bodies = [random.Random(1).randbytes(1000), b"s"]
+    messages = [message_at(offset, body) for offset, body in enumerate(bodies)]
+    made = portion(messages, _QUEUE, "west", 0, forwards=True, max_bytes=1 << 20, compresses=True)
+    assert [(copy.body, copy.sys_flag) for copy in made.copies] == [(body, 0) for body in bodies]
