@@ -7,10 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 import sprocket
+from dashboard.pages import replication
 from replicate.cluster import Cluster
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.position import Checkpoint
 from replicate.records import Link, Record, link_key, queue_key
+from replicate.report import LinkReport
 from sprocket import ConsumeFrom, Consumer, Message, Producer, SimpleConsumer
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
@@ -222,6 +224,28 @@ async def test_links_from_other_clusters_are_shown_with_what_is_missing(broker: 
         page = await visitor.get("/replication", part="ship")
     assert "&lt;east&gt;" in page.html and "Shipped" in page.text and "1 stand still" in page.text
     assert " 30 1 min 30 s " in page.text and "the target is <full>" in page.text
+
+
+async def test_visits_of_replication_in_an_outage_share_one_look_and_stop_no_other_page(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Cluster] = []
+    is_over = asyncio.Event()
+
+    async def silent(target: Cluster, clock: SystemClock) -> list[LinkReport]:
+        looks.append(target)
+        await is_over.wait()
+        return []
+
+    monkeypatch.setattr(replication, "reports_of_target", silent)
+    async with running(broker.namesrv) as (_, visitor):
+        visits = [asyncio.create_task(visitor.get("/replication")) for _ in range(40)]
+        while not looks:
+            await asyncio.sleep(0.01)
+        assert (await visitor.get("/topics")).status == 200
+        assert len(looks) == 1
+        is_over.set()
+        assert {page.status for page in await asyncio.gather(*visits)} == {200}
 
 
 async def test_namespaces_are_shown_and_limited(broker: Broker) -> None:
