@@ -18,6 +18,7 @@ from sprocket.client import arguments
 from sprocket.client.admin.admin_requests import AdminError
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.connect import Connection
+from sprocket.client.connection.outages import Outages
 from sprocket.client.connection.unique_id import derived_id
 from sprocket.client.connection.wire_names import WireNames
 from sprocket.client.errors import BrokerRefused, ClientError, IllegalArgument, PermissionDenied
@@ -43,6 +44,7 @@ _MAX_PAUSE_MS: Final = 60_000
 # Batches at the same time: one is claimed or deleted while another one is sent.  They share no key, as those of relays.
 _BATCHES: Final = 2
 _MAX_ERROR_CHARS: Final = 1_000
+_DATABASE: Final = "database"  # of the outages
 _AFTER_LEASE: Final = failpoint("outbox.after_lease")
 _AFTER_SEND: Final = failpoint("outbox.after_send")
 _AFTER_DELETE: Final = failpoint("outbox.after_delete")
@@ -128,6 +130,7 @@ class Relay:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = asyncio.Event()
         self._warned: set[str] = set()
+        self._outages = Outages(clock.monotonic)
         self._sent = 0
         self._status = Status(0, 0, 0)
         self._metrics = MetricRegistry(self._declared(), dict, prepares=[self._look])
@@ -150,8 +153,11 @@ class Relay:
             is_idle = True
             try:
                 is_idle = not await self.turn()
+                if over := self._outages.succeeded(_DATABASE):
+                    logger.info("event=outbox_reachable after_s=%.1f failures=%d", *over)
             except DatabaseUnusable as error:
-                logger.warning("event=outbox_unreachable reason=%r", str(error))
+                if self._outages.failed(_DATABASE, error):
+                    logger.warning("event=outbox_unreachable reason=%r", str(error))
             except Exception:
                 logger.exception("event=outbox_turn_failed")
             if is_idle:

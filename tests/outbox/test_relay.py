@@ -20,12 +20,14 @@ from sqlalchemy.pool import NullPool
 import sprocket
 from sprocket import ConsumeFrom, Message
 from sprocket.outbox import sqlalchemy as outbox
-from sprocket.outbox.database import open_database
+from sprocket.outbox.database import DatabaseUnusable, SqliteDatabase, open_database
 from sprocket.outbox.relay import Relay, RelaySettings, status_of
+from sprocket.outbox.row import OutboxRow
 from sprocket.testing import Broker
 from tests.clock import ManualClock
 from tests.outbox.urls import async_url, sync_url
 from tests.sprocket_cli.programs import COMMAND
+from tests.waiting import until
 
 _KEYS = [f"order-{number}" for number in range(6)]
 _STEPS = 30
@@ -194,3 +196,29 @@ async def test_a_row_that_was_leased_before_is_looked_up_when_brokers_have_forgo
         assert await relay.turn() == 6
         await relay.stop()
         assert await received(broker.namesrv, topic, 6) == {"order": list(range(6))}
+
+
+class _Away(SqliteDatabase):
+    """A database that refuses its first ten claims."""
+
+    claims = 0
+
+    async def claim(self, until_ms: int, now_ms: int, limit: int) -> list[OutboxRow]:
+        self.claims += 1
+        if self.claims <= 10:
+            raise DatabaseUnusable("it is away")
+        return await super().claim(until_ms, now_ms, limit)
+
+
+async def test_the_begin_and_the_end_of_an_outage_of_the_database_are_logged_once(
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sprocket.outbox.relay")
+    settings = RelaySettings(poll_interval_s=0.001)
+    relay = Relay(_Away(f"{tmp_path}/shop.db"), sprocket.connect(broker.namesrv), settings, ManualClock())
+    await relay.start()
+    await until(lambda: "outbox_reachable" in caplog.text)
+    await relay.stop()
+    begin, end = (record.message for record in caplog.records if record.name == "sprocket.outbox.relay")
+    assert begin == "event=outbox_unreachable reason='it is away'"
+    assert end == "event=outbox_reachable after_s=0.0 failures=10"
