@@ -329,14 +329,11 @@ class Quotas:
         """Return what each quota has counted, by its name and by kind."""
         return self._tallies
 
-    def buckets(self) -> list[tuple[str, Bucket]]:
-        """Return the buckets in use, each with the name of its quota."""
-        found = []
+    def buckets(self) -> Iterator[tuple[str | None, Bucket]]:
+        """Return the buckets in use, each with the name of its quota; None for one whose quota was deleted."""
         for (dimension, name, _), bucket in list(self._buckets.items()):
             quota = self._patterns[dimension].find(name)
-            if quota is not None:
-                found.append((quota.name, bucket))
-        return found
+            yield None if quota is None else quota.name, bucket
 
 
 def sent_bytes(request: Request[Any]) -> int:

@@ -1,8 +1,9 @@
 """Changes of replicated tables: with SYNC_MASTER they are answered when the slaves have them.
 
 A record follows the change in the log.  Slaves in a session get changed tables before that record (`EarlyTables`), so
-one that acknowledges the record has the change.  If no slave is in sync, nobody waits, and the remark says so.
-RocketMQ's masters never wait for slaves with a table, and its slaves, which are in no session, ask for tables later.
+one that acknowledges the record has the change.  If no Sprocket slave is in sync, nobody waits, and the remark says
+so.  RocketMQ's masters never wait for slaves with a table.  Its slaves, in no session, ask for tables later.
+They acknowledge the record without the table, so beside one the change may be answered before any slave has it.
 """
 
 import inspect
@@ -19,7 +20,7 @@ from sprocket.remoting.routes import Handler, Result, Route
 from store.record.record import PendingMessage
 
 _CHANGED: Final = b"a table has changed"
-_ALONE: Final = "the change is at this broker alone: no slave is in sync"
+_ALONE: Final = "the change is at this broker alone so far: no Sprocket slave is in sync"
 # Requests that change a table which slaves have.
 CHANGES: Final = frozenset(
     {

@@ -141,9 +141,10 @@ class QuotaUpkeep(Service):
         """
         fullest: dict[tuple[str, Kind], tuple[float, str, float]] = {}
         for number, (name, bucket) in enumerate(self._quotas.buckets(), 1):
-            left, key = bucket.level / bucket.burst, (name, bucket.kind)
-            if key not in fullest or left < fullest[key][0]:
-                fullest[key] = left, bucket.of, bucket.rate
+            if name is not None:
+                left, key = bucket.level / bucket.burst, (name, bucket.kind)
+                if key not in fullest or left < fullest[key][0]:
+                    fullest[key] = left, bucket.of, bucket.rate
             if not number % _STEP_BUCKETS:
                 yield
         tallies, uses = self._quotas.tallies(), []

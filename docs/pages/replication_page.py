@@ -242,9 +242,11 @@ message has its topic. Of schedules the master sends the changes (`schedulesChan
 
 With SYNC_MASTER a request that changes a topic, group, schedule, quota, namespace, user, policy, revoked token or
 request mode is answered when the slaves in sync have the change. A record in SELF_TEST_TOPIC follows it. The next LOG
-is preceded by all of these tables that changed, so a slave that acknowledges the record has the change. If no slave
-is in sync, the answer does not wait, and its remark says so; after `slaveTimeout` it is FLUSH_SLAVE_TIMEOUT.
-RocketMQ's master never waits; its slaves ask for tables themselves, so for those nobody waits here either.
+is preceded by all of these tables that changed, so a slave that acknowledges the record has the change. If no
+Sprocket slave is in sync, the answer does not wait, and its remark says so; after `slaveTimeout` it is
+FLUSH_SLAVE_TIMEOUT. RocketMQ's master never waits; its slaves ask for tables themselves, so for those nobody waits here
+either. Beside a Sprocket slave, a slave of RocketMQ acknowledges the record without the change: with `inSyncReplicas=2`
+that is enough for the answer.
 
 A slave that acts for its master installs none until the master is back.
 
