@@ -54,6 +54,18 @@ def test_a_part_that_is_left_does_not_disturb_the_next(store: MessageStore, pack
     assert b"".join(segment) == write(store, part_at(store, FILE_BYTES))[0]
 
 
+def test_the_end_of_a_part_that_was_left_does_not_disturb_the_next(store: MessageStore, packer: SegmentProcess) -> None:
+    left = packer.segment(part_at(store, 0), Kept())
+    pieces = iter(left)
+    next(pieces)
+    segment = packer.segment(part_at(store, FILE_BYTES), Kept())
+    taken = iter(segment)
+    first = next(taken)
+    with pytest.raises(StoreError, match="the process ended"):
+        list(pieces)
+    assert first + b"".join(taken) == write(store, part_at(store, FILE_BYTES))[0]
+
+
 def test_damage_of_the_log_is_said_as_such(store: MessageStore, packer: SegmentProcess) -> None:
     with (store.config.commit_log_path / f"{0:020d}").open("r+b") as file:
         file.seek(150)
