@@ -6,6 +6,7 @@ The objects of a group, under its folder (`folder_of`)::
     segments/<start>-<epoch>-<incarnation>-<n>      a part of the log (`store.tier.segment_object`)
     tables/<number>-<epoch>-<incarnation>-<n>       tables of the broker (`store.tier.tables_object`)
     compacted/<number>-<epoch>-<incarnation>-<n>    a part of a compacted queue (`store.tier.compacted_object`)
+    conditions                                      what is left of the check of the store
 
 What the manifest does not name does not count.  An object is written under a key that was never used before and is
 never changed; then the manifest is replaced by a conditional put.  To delete, the manifest goes first.  So a crash
