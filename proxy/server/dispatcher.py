@@ -199,26 +199,29 @@ class Dispatcher:
         assert serving is not None
         # The task of the call alone: one more that waits for its end would cost an idle client 2 KiB.
         stream = TelemetryStream(call.client_id, write, serving.cancel, self._limits.write_s)
+        failure: Aborted | None = None
         try:
-            self._admission.bind(call, stream)
-            # Without settings a stream is of no use, and anybody can open thousands.
-            async with asyncio.timeout(self._limits.settings_s):
-                raw = await exchange.read()
-            while type(raw) is bytes and await self._take_command(call, exchange, raw, stream):
-                # Nothing but the call stays while the client is silent.
-                del raw
-                raw = await exchange.read()
-            await stream.written()
+            try:
+                self._admission.bind(call, stream)
+                # Without settings a stream is of no use, and anybody can open thousands.
+                async with asyncio.timeout(self._limits.settings_s):
+                    raw = await exchange.read()
+                while type(raw) is bytes and await self._take_command(call, exchange, raw, stream):
+                    # Nothing but the call stays while the client is silent.
+                    del raw
+                    raw = await exchange.read()
+            except Exception as error:
+                failure = _telemetry_aborted(error)
+            await stream.written()  # grpcio never ends a call that ends within a write
         except asyncio.CancelledError:
             # The client may have cancelled the call, too.
             if not stream.is_closed or serving.uncancel():
                 raise
-        except Exception as error:
-            await stream.written()  # grpcio never ends a call that ends within a write
-            raise _telemetry_aborted(error) from None
         finally:
             stream.ended()
             self._methods.telemetry_ended(call.client_id, stream)
+        if failure is not None:
+            raise failure
 
     async def _take_command(self, call: Call, exchange: Exchange, raw: bytes, stream: TelemetryStream) -> bool:
         """Take one message of a telemetry stream.  Return whether the stream goes on."""

@@ -1,5 +1,6 @@
 """The gRPC server of a listener has no registered methods: each would cost every call some time."""
 
+import asyncio
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 from proxy.brokers.slowed_callers import SlowedCallers
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
-from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
+from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods, Telemetry
 from proxy.server.grpcio_server import GrpcioServer
 from proxy.server.intake import Intake
+from proxy.server.protocol import Aborted
+from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
 from tests.proxy.rig import Anybody
 
@@ -52,10 +55,10 @@ class Context:
 async def _telemetry(call: Any, command: Any, stream: Any) -> None: ...
 
 
-def _dispatcher() -> Dispatcher:
-    methods = Methods({}, {}, _telemetry, lambda client_id, stream: None)
-    listener = Listener("default", 0)
-    return Dispatcher(methods, lambda: listener, Anybody(), Intake(1, 1), Limits(1, 1), SlowedCallers(monotonic))
+def _dispatcher(telemetry: Telemetry = _telemetry, write_s: float = 1) -> Dispatcher:
+    methods = Methods({}, {}, telemetry, lambda client_id, stream: None)
+    listener, limits = Listener("default", 0), Limits(write_s, 1)
+    return Dispatcher(methods, lambda: listener, Anybody(), Intake(1, 1), limits, SlowedCallers(monotonic))
 
 
 async def test_method_that_is_not_built_is_refused_by_name() -> None:
@@ -63,6 +66,19 @@ async def test_method_that_is_not_built_is_refused_by_name() -> None:
     assert answer is not None
     read = wire.SyncLiteSubscriptionResponse.FromString(answer)
     assert read.status.code == wire.UNSUPPORTED and "SyncLiteSubscription" in read.status.message
+
+
+async def test_a_failed_telemetry_stream_tells_why_though_its_client_does_not_read() -> None:
+    class Unread(Context):
+        async def write(self, message: bytes) -> None:
+            await asyncio.Event().wait()
+
+    async def fail(call: Any, command: Any, stream: Any) -> None:
+        assert stream.send(wire.TelemetryCommand())
+        raise Refusal(wire.BAD_REQUEST, "no such type")
+
+    with pytest.raises(Aborted, match="no such type"):
+        await _dispatcher(fail, 0.01).handlers()[f"/{SERVICE.full_name}/Telemetry"].serve(Unread())
 
 
 def test_every_method_is_found_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
