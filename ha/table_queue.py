@@ -19,11 +19,12 @@ _LENGTH: Final = struct.Struct(">B")
 
 @dataclass(frozen=True, slots=True)
 class TableUpdate:
-    """Content of a table, or its changes, as it was when the log ended at `position`."""
+    """Content of a table, or its changes, as it was when the log ended at `position`; `mark` is its fingerprint."""
 
     position: int
     name: str
     content: bytes
+    mark: Hashable = None
 
     def encode(self) -> bytes:
         """Return the body of a frame.  Raises ProtocolError for a table above the limit of a frame."""
@@ -60,9 +61,10 @@ class TableQueue:
         self._waiting: deque[TableUpdate] = deque()
         self._is_complete = False
         self._marks: dict[str, Hashable] = {}
+        self.awaited_changes = 0  # of which this slave has the tables, or will get them next
 
     def mark(self, table: str) -> Hashable:
-        """Return the fingerprint of a hurried table as this slave has it or will get it next; None before the first."""
+        """Return the fingerprint of a table as this slave has it or will get it next; None if that is not known."""
         return self._marks.get(table)
 
     @property
@@ -102,5 +104,7 @@ class TableQueue:
         """Remove and return the tables whose log has been sent up to `sent_offset`."""
         due = []
         while self._waiting and self._waiting[0].position <= sent_offset:
-            due.append(self._waiting.popleft())
+            due.append(update := self._waiting.popleft())
+            if update.mark is not None:
+                self._marks[update.name] = update.mark
         return due

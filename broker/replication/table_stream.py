@@ -40,23 +40,21 @@ class EarlyTables:
         self._tables = [table for table in tables.all if table.is_early]
         self._awaited = [table for table in tables.all if table.is_awaited]
         self._changes = changes
-        self._count = 0  # of the changes when the marks were taken
-        self._marks: list[tuple[ReplicatedTable, Hashable]] = []  # of awaited tables, which each slave needs at least
         # By the table's name: its mark, the mark that the changes are for (None: all of it), and what is sent.
         self._encoded: dict[str, tuple[Hashable, Hashable, TableUpdate]] = {}
 
     def send(self, session: MasterSession) -> None:
         """Queue each table before the next piece of the log, if it differs from what this slave has."""
-        if self._count != self._changes.count:
-            self._count = self._changes.count
-            self._marks = [(table, table.mark()) for table in self._awaited]
-        for table, mark in (*((table, table.mark()) for table in self._tables), *self._marks):
-            known = session.tables.mark(table.name)
+        slave, count = session.tables, self._changes.count
+        awaited = self._awaited if slave.awaited_changes != count else ()
+        slave.awaited_changes = count
+        for table in (*self._tables, *awaited):
+            known, mark = slave.mark(table.name), table.mark()
             if known != mark:
-                session.tables.hurry(self._update(table, known), table.name, mark)
+                slave.hurry(self._update(table, known), table.name, mark)
 
     def _update(self, table: ReplicatedTable, known: Hashable) -> TableUpdate:
-        """Return the table as it is now, or what changed since `known`: what is queued may be newer than a mark."""
+        """Return the table as it is now, or what changed since `known`."""
         mark = table.mark()
         since = None if table.merge_changes is None else known
         encoded = self._encoded.get(table.name)
@@ -99,7 +97,7 @@ class TableSender(Service):
         listener.publish(self._changed(position))
         newcomers = [session for session in sessions if session.tables.wants_all]
         if newcomers:
-            everything = [TableUpdate(position, table.name, table.encode()) for table in self._others()]
+            everything = [TableUpdate(position, one.name, one.encode(), one.mark()) for one in self._others()]
             for session in newcomers:
                 session.tables.begin(everything)
             listener.log_grew()
@@ -112,7 +110,7 @@ class TableSender(Service):
         for table in self._others():
             if table is not self._tables.consumer_offsets and self._marks.get(table.name) != (mark := table.mark()):
                 self._marks[table.name] = mark
-                updates.append(TableUpdate(position, table.name, table.encode()))
+                updates.append(TableUpdate(position, table.name, table.encode(), mark))
         # After the others: a group precedes its offsets.
         changes = self._offsets.take_deltas()
         if changes:

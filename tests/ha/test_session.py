@@ -312,6 +312,20 @@ def test_a_table_in_a_hurry_takes_the_place_of_what_is_queued_of_it() -> None:
     assert ends.applied == [TableContent("topics", b"new"), TableContent("offsets", b"{}")]
 
 
+def test_the_mark_of_a_table_is_known_once_it_is_on_its_way() -> None:
+    tables = Ends(SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT)).master.tables
+    tables.begin([TableUpdate(1900, "groups", b"all", 1)])
+    assert tables.take(1899) == [] and tables.mark("groups") is None
+    tables.take(1900)
+    assert tables.mark("groups") == 1
+    for number in range(2, 100):
+        tables.add(TableUpdate(2000, "groups", b"new", number))
+    tables.take(1999)
+    assert tables.mark("groups") == 1
+    tables.take(2000)
+    assert 1 < tables.mark("groups") < 99  # the last were dropped
+
+
 def test_a_table_without_a_name_is_refused() -> None:
     ends = Ends(SessionMemoryLog(CONTENT), SessionMemoryLog(CONTENT))
     ends.talk()
