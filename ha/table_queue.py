@@ -61,11 +61,16 @@ class TableQueue:
         self._waiting: deque[TableUpdate] = deque()
         self._is_complete = False
         self._marks: dict[str, Hashable] = {}
-        self.awaited_changes = 0  # of which this slave has the tables, or will get them next
+        self._awaited_changes = 0  # of which this slave has the tables, or will get them next
 
     def mark(self, table: str) -> Hashable:
         """Return the fingerprint of a table as this slave has it or will get it next; None if that is not known."""
         return self._marks.get(table)
+
+    def await_changes(self, count: int) -> bool:
+        """Note that somebody waits for `count` changes in all; return whether that differs from before."""
+        before, self._awaited_changes = self._awaited_changes, count
+        return before != count
 
     @property
     def is_empty(self) -> bool:

@@ -45,9 +45,8 @@ class EarlyTables:
 
     def send(self, session: MasterSession) -> None:
         """Queue each table before the next piece of the log, if it differs from what this slave has."""
-        slave, count = session.tables, self._changes.count
-        awaited = self._awaited if slave.awaited_changes != count else ()
-        slave.awaited_changes = count
+        slave = session.tables
+        awaited = self._awaited if slave.await_changes(self._changes.count) else ()
         for table in (*self._tables, *awaited):
             known, mark = slave.mark(table.name), table.mark()
             if known != mark:
