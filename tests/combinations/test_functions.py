@@ -28,6 +28,7 @@ from tests.acl.tokens.makers import key, key_files, token
 from tests.combinations.profiles import ACTING, CONTROLLER, USERS_AND_TLS
 from tests.combinations.site import Site, site_at
 from tests.combinations.test_matrix import proxy_at
+from tests.combinations.traffic import Traffic
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -161,6 +162,7 @@ async def test_each_input_of_a_tenants_function_has_one_effect(tmp_path: Path, p
     functions = [counting(name) for name in names]
     async with site_at(tmp_path, profile, guard) as site:
         await _prepare(site, functions)
+        await Traffic(site.written.client).send("before", site.written.groups)  # its slave is in sync
         group = site.written.groups[0]
         first, other = site.master(group), site.master(site.written.groups[1])
         own = replace(site.written.client, namespace=_NAMESPACE, credentials=RenewedToken(fetch))

@@ -73,9 +73,9 @@ async def _copied_both_ways(
     replication = await stack.enter_async_context(replicating(_config(sites, credentials, more)))
     links = replication.links
     await until(lambda: all(sum(one.copied for one in link.copiers.values()) == _COUNT + 1 for link in links))
-    for traffic in traffics:
+    for traffic, name in zip(traffics, _NAMES, strict=True):
         traffic.acknowledged = bodies
-        await traffic.consume("readers")
+        await traffic.consume(f"readers-in-{name}")  # the other cluster gets what a group has consumed
     return traffics
 
 

@@ -126,7 +126,8 @@ def test_a_message_is_sent_and_received(light: Environment, broker: Broker) -> N
 
 
 def test_a_client_needs_nothing_that_windows_lacks(light: Environment, broker: Broker) -> None:
-    code = NO_POSIX + ROUND_TRIP + HANDLED
+    # A topic of its own: the group of another test has read a part of that of the other one.
+    code = NO_POSIX + (ROUND_TRIP + HANDLED).replace('"Light"', '"NoPosix"')
     done = light.run("python", "-I", "-c", code, broker.namesrv, HOME=str(light.folder))
     assert (done.stdout, done.returncode) == ("SEND_OK\n", 0), done.stderr
 
