@@ -5,7 +5,7 @@ import pytest
 from tests.sim.archive.month import play_month
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [1, 3])
 def test_a_month_of_kills_loses_and_doubles_no_message(seed: int) -> None:
     month = play_month(seed)
     assert month.problems == []

@@ -22,15 +22,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def interrupted(*words: str) -> tuple[int, str]:
-    """Run a command, interrupt it after its first line; return its status and what it wrote to standard error."""
-    # A shell in the background starts its children with SIGINT ignored.
+def started(*words: str) -> "subprocess.Popen[str]":
+    """Start a program that Ctrl-C reaches: a shell in the background starts its children with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     finally:
         signal.signal(signal.SIGINT, before)
-    with process:
+
+
+def interrupted(*words: str) -> tuple[int, str]:
+    """Run a command, interrupt it after its first line; return its status and what it wrote to standard error."""
+    with started(*words) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline(), process.stderr and process.stderr.read()
@@ -89,7 +92,7 @@ run(main())
 
 @pytest.mark.parametrize("program", [_HANGS, _HANGS_IN_A_THREAD], ids=["main", "thread"])
 def test_a_second_interrupt_does_not_wait(program: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    with started(sys.executable, "-c", program) as process:
         assert process.stdout is not None
         for line in ("begun\n", "hangs\n"):
             assert process.stdout.readline() == line
