@@ -61,7 +61,7 @@ class TableQueue:
         self._waiting: deque[TableUpdate] = deque()
         self._is_complete = False
         self._marks: dict[str, Hashable] = {}
-        self._awaited_changes = 0  # of which this slave has the tables, or will get them next
+        self._awaited_changes = 0  # the count for which the tables of this slave were compared last
 
     def mark(self, table: str) -> Hashable:
         """Return the fingerprint of a table as this slave has it or will get it next; None if that is not known."""

@@ -52,7 +52,7 @@ def present_place(static: StaticTopics, topic: str, queue_id: int) -> tuple[str,
     items = detail.items(logical)
     if items and items[-1].bname == detail.bname:
         return topic, items[-1].queue_id
-    return FORWARD_TOPIC, _forward_queue(topic.encode(), b"%d" % logical)
+    return FORWARD_TOPIC, _forward_queue(f"{topic}-{logical}")
 
 
 def key_queues(config: TopicConfig, detail: TopicQueueMappingDetail | None) -> int:
@@ -91,14 +91,14 @@ class PresentPlaces:
         # A message that waits longer in the timer, or for a group's retry, is not for its own topic yet.
         if sharding is not None and find_last(properties, _REAL_TOPIC) == topic.encode():
             if has_grown(sharding, self._topic_of(topic), self.static.get(topic)):
-                return replace(message, topic=FORWARD_TOPIC, queue_id=_forward_queue(topic.encode(), b""))
+                return replace(message, topic=FORWARD_TOPIC, queue_id=_forward_queue(topic))
             message = replace(message, properties=without(properties, _SHARDING))
         place = present_place(self.static, topic, queue_id)
         return message if place == (topic, queue_id) else replace(message, topic=place[0], queue_id=place[1])
 
 
-def _forward_queue(topic: bytes, name: bytes) -> int:
-    return crc32(b"%b-%b" % (topic, name)) % FORWARD_QUEUES
+def _forward_queue(name: str) -> int:
+    return crc32(name.encode()) % FORWARD_QUEUES
 
 
 class PresentQueues:

@@ -9,7 +9,7 @@ RocketMQ.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -56,6 +56,14 @@ _LEFT_OUT: Final = (
     names.IDEMPOTENCE_ID,
     names.INNER_SHARDING,
 )
+
+
+class _Late(NamedTuple):
+    """A message to be sent again, and how its key chooses the queue; None for one without a key."""
+
+    message: EscapedMessage
+    choose: Callable[[TopicRoute, str], MessageQueue] | None
+    key: str
 
 
 class Forwarding(Service):
@@ -150,20 +158,21 @@ class Forwarding(Service):
             record = read_record(self._core.store, FORWARD_TOPIC, queue_id, offset)
         except StoreError as error:
             record = str(error)
-        message = self._message(record) if isinstance(record, Record) else record
-        if isinstance(message, str) or isinstance(record, str):
+        late = self._late(record) if isinstance(record, Record) else record
+        if isinstance(late, str):
             peer_lines.error(
-                logger, "", "event=late_message_dropped queue=%d offset=%d reason=%r", queue_id, offset, message
+                logger, "", "event=late_message_dropped queue=%d offset=%d reason=%r", queue_id, offset, late
             )
             return
-        leader, header = await self._target(message, bytes(record.properties))
+        message = late.message
+        leader, header = await self._target(late)
         response = await self._brokers.ask(leader, RequestCode.SEND_MESSAGE_V2, header, message.body)
         if response.code == ResponseCode.MESSAGE_ILLEGAL:
             peer_lines.error(
                 logger, "", "event=late_message_refused topic=%s broker=%s reason=%r", message.topic, leader,
                 response.remark,
             )  # fmt: skip
-            if _choice(bytes(record.properties)) is not None:
+            if late.choose is not None:
                 self._keep(message.message)
         elif response.code not in STORED:
             raise SprocketError(f"{leader} answers {response.code} {response.remark}")
@@ -178,10 +187,10 @@ class Forwarding(Service):
         kept = replace(message, properties=properties, tags_code=tags_code)
         deliver_fitting(OwnLog(self._core.store), [kept], lambda: None, _dropped)
 
-    async def _target(self, message: EscapedMessage, properties: bytes) -> tuple[str, SendMessageRequestHeaderV2]:
+    async def _target(self, late: "_Late") -> tuple[str, SendMessageRequestHeaderV2]:
         """Return the broker for a message, and the header of the send.  Raises SprocketError to try again."""
+        message, choose, key = late
         data = await self._brokers.route(message.topic)
-        choose = _choice(properties)
         if choose is None:
             leader = leaders_of((data.topic_queue_mapping_by_broker or {}).values()).get(str(message.queue_id))
             if leader is None:
@@ -193,20 +202,22 @@ class Forwarding(Service):
             raise SprocketError(f"the route of topic {message.topic} cannot be read: {error}") from None
         if not route.publish:
             raise SprocketError(f"no broker takes messages of topic {message.topic}")
-        queue = choose(route, java_text(names.find_last(properties, _SHARDING_KEY) or b""))
+        queue = choose(route, key)
         broker_name = route.broker_of(queue)
         header = message.header(queue.queue_id, FORWARD_GROUP, broker_name)
         header.sharding_queues = len(route.publish)
         return broker_name, header
 
-    def _message(self, record: Record) -> EscapedMessage | str:
+    def _late(self, record: Record) -> "_Late | str":
         """Return the message, for its logical queue unless it has a key, or why it cannot be sent."""
         encoded = bytes(record.properties)
         topic, number = names.find_last(encoded, _REAL_TOPIC), names.find_last(encoded, _REAL_QUEUE_ID)
         if topic is None or number is None or not number.isdigit() or len(number) > _MAX_QUEUE_DIGITS:
             return "no real topic and queue"
         name, queue_id = java_text(topic), int(number)
-        if _choice(encoded) is None:
+        sharding = names.find_last(encoded, _SHARDING) or b""
+        choose = CHOICES.get(java_text(sharding.partition(b" ")[0]))
+        if choose is None:
             detail = self._core.mappings.get(name)
             logical = None if detail is None else logical_id(detail, queue_id)
             if logical is None:
@@ -221,14 +232,8 @@ class Forwarding(Service):
         message = EscapedMessage(pending)
         for left_out in _LEFT_OUT:
             message.properties.pop(left_out, None)
-        return message
+        return _Late(message, choose, java_text(names.find_last(encoded, _SHARDING_KEY) or b""))
 
 
 def _dropped(message: PendingMessage, reason: str) -> None:
     peer_lines.error(logger, "", "event=late_message_dropped topic=%s reason=%r", message.topic, reason)
-
-
-def _choice(properties: bytes) -> Callable[[TopicRoute, str], MessageQueue] | None:
-    """Return how the key of a late message chooses its queue; None for one without a key."""
-    sharding = names.find_last(properties, _SHARDING) or b""
-    return CHOICES.get(java_text(sharding.partition(b" ")[0]))

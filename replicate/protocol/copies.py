@@ -157,8 +157,9 @@ def echo_of(message: ReceivedMessage, queue: SourceQueue, target: str) -> tuple[
 
 
 def _echo(message: ReceivedMessage, mark: Mark | None, queue: SourceQueue, target: str) -> tuple[int, int] | None:
-    is_echo = mark is not None and mark.source == target and mark.queue_id == queue.queue_id
-    return (message.queue_offset, mark.offset) if mark is not None and is_echo else None
+    if mark is None or mark.source != target or mark.queue_id != queue.queue_id:
+        return None
+    return message.queue_offset, mark.offset
 
 
 def _body_bytes(copies: Iterable[Copy]) -> int:

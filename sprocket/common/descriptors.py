@@ -51,7 +51,7 @@ class DescriptorReserve:
     def for_callers(self) -> int | None:
         """Maximum number of connections that a proxy opens for single clients; None for no limit.
 
-        They have the share of the queues, of which a proxy that connects to other processes holds none.
+        They get the share of queue files: a proxy that connects to brokers in other processes has no such files.
         """
         return None if self._is_endless else self._soft // _QUEUES
 

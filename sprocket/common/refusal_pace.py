@@ -1,4 +1,4 @@
-"""Pace of refusals: whoever asks for more than it may waits, so that a flood of such requests costs others little."""
+"""Pace of refusals: who is over a limit has to wait, so that a flood of refused requests costs others little."""
 
 from typing import Final
 

@@ -46,7 +46,7 @@ class TableProcess:
         root = Path(store.store_path_root_dir).absolute()
         self._arguments = ["spark", "tables", str(Path(broker.table_topics_config_path).absolute())]
         self._store = f"{broker.broker_name}={root}"
-        child = ChildProcess("tables", bound("sprocket_cli", *self._arguments, self._store), root, root / "tables.log")
+        child = ChildProcess("tables", bound("sprocket_cli", *self._arguments, self._store), root)
         self._supervised = SupervisedProcess(child, clock)
 
     @property

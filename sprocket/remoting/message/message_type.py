@@ -11,7 +11,7 @@ from typing import Final
 from sprocket.remoting.message import properties as names
 
 _DELAYS: Final = (names.DELAY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
-# The properties that decide, of which only the first needs a certain value: "true".
+# The properties that decide.  The first one must be "true", and the others may have any value.
 DECIDING: Final = (names.TRANSACTION_PREPARED, *_DELAYS, names.SHARDING_KEY, names.PRIORITY, names.LITE_TOPIC)
 _JAVA_INT: Final = re.compile(r"[+-]?[0-9]{1,10}")
 MAX_PRIORITY: Final = (1 << 31) - 1
