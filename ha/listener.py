@@ -369,9 +369,16 @@ class SlaveListener:
         return max([self._known_offset, *(connection.link.next_offset for connection in self.connections)])
 
     def join(self, connection: SlaveConnection) -> bool:
-        """Add a connection; return False if there are too many."""
+        """Add a connection; return False if there are too many slaves.
+
+        It takes the place of the oldest connection that has not asked for the log: strangers keep no slave out.
+        """
         if len(self.connections) >= _MAX_SLAVES:
-            return False
+            oldest = next((one for one in self.connections if one.link.requested_offset is None), None)
+            if oldest is None:
+                return False
+            oldest.close("too many connections have not asked for the log")
+            self.left(oldest)
         self.connections.append(connection)
         return True
 

@@ -17,20 +17,7 @@ from sprocket.common.errors import ConfigError, StoreError
 from sprocket.remoting.listening import bound, serve
 from tests.broker.insides import periodic_of, server_of, services_of
 from tests.broker.rig import TestClient, broker_config, store_config
-
-
-def free_ports() -> int:
-    """A port that is free, as are the next one and that two below."""
-    while True:
-        with socket.socket() as first, socket.socket() as second, socket.socket() as below:
-            first.bind(("0.0.0.0", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("0.0.0.0", port + 1))
-                below.bind(("0.0.0.0", port - 2))
-            except (OSError, OverflowError):
-                continue
-            return port
+from tests.compat.ports import free_broker_port
 
 
 def is_free(port: int) -> bool:
@@ -75,7 +62,7 @@ STEPS: dict[str, Callable[[Broker], tuple[object, str, Any]]] = {
 async def test_a_start_that_fails_leaves_nothing_behind(
     tmp_path: Path, step: str, role: BrokerRole, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    port = free_ports()
+    port = free_broker_port()
     config = broker_config(listen_port=port, broker_role=role, broker_id=int(role is BrokerRole.SLAVE))
     broker = Broker(config, store_config(tmp_path))
     before = asyncio.all_tasks()
@@ -97,7 +84,7 @@ async def test_a_start_that_fails_leaves_nothing_behind(
 
 
 async def test_a_port_that_is_taken_is_found_before_anything_is_written(tmp_path: Path) -> None:
-    port = free_ports()
+    port = free_broker_port()
     for taken, key in ((port, "listenPort"), (port + 1, "haListenPort")):
         with socket.socket() as other:
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -114,7 +101,7 @@ async def test_an_outgoing_connection_cannot_take_the_port_for_slaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From before the store is opened: recovery may take minutes, in which the machine makes many connections."""
-    port = free_ports()
+    port = free_broker_port()
     broker = Broker(broker_config(listen_port=port), store_config(tmp_path))
     start, seen = broker.store.start, list[bool]()
 

@@ -247,6 +247,24 @@ async def test_garbage_acknowledges_nothing_and_hurts_nobody(tmp_path: Path, see
         follower.stop()
 
 
+@pytest.mark.parametrize("content", [b"", bytes(3)])
+async def test_silent_connections_keep_no_slave_out(tmp_path: Path, content: bytes) -> None:
+    async with pair(tmp_path) as it:
+        it.send(10)
+        host, _, port = it.address.partition(":")
+        strangers = [await asyncio.open_connection(host, int(port)) for _ in range(70)]
+        for _, writer in strangers:
+            writer.write(content)
+        await until(lambda: strangers[5][0].at_eof())
+        store = it.slaves.open()
+        follower = it.follower(store)
+        await until(lambda: store.wrote_offset == it.master.wrote_offset)
+        assert len(it.listener.connections) == 64
+        follower.stop()
+        for _, writer in strangers:
+            writer.close()
+
+
 async def test_a_slave_that_does_not_read_costs_a_bounded_buffer(tmp_path: Path) -> None:
     async with pair(tmp_path, batch_bytes=32 * 1024) as it:
         for _ in range(60):

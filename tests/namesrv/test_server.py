@@ -24,6 +24,7 @@ from sprocket.remoting.headers.namesrv import (
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from tests.compat.ports import free_port
 from tests.namesrv.reports import CLUSTER, header
 from tests.namesrv.site import Site, site_at
 from tests.waiting import until
@@ -189,9 +190,7 @@ async def test_a_start_that_fails_leaves_the_port_free(
     def fails() -> None:
         raise StoreError("planted")
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=port, kv_config_path=tmp_path / "kv.json"))
     part, name = step.split(".")
     monkeypatch.setattr(getattr(server, part), name, fails)

@@ -174,8 +174,7 @@ async def test_message_of_a_client_that_dies_is_released(broker: Broker, topic: 
         stream, _ = await client.report(consumer_settings(topic, "group-dead"))
         await _held(rig, client, topic, "group-dead")
         stream.cancel()
-        await asyncio.sleep(0.5)
-        assert rig.proxy.clients.expire() == [client.client_id]
+        await until(lambda: rig.proxy.clients.expire() == [client.client_id])
         assert not len(rig.proxy.held)
         assert len(await other.messages(topic, "group-dead", 1)) == 1
 

@@ -6,11 +6,11 @@ Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`.
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
-from sprocket.common.errors import ClientError, ConfigError, ProtocolError
+from sprocket.common.errors import ClientError, ConfigError, NoLease, ProtocolError
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.client import ConnectFailed, ConnectionLost, ConnectionRefused, RemotingClient, RemotingTimeout
@@ -23,6 +23,7 @@ from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls
 
 T = TypeVar("T")
+_LEASE_PAUSE_S: Final = 0.1
 
 
 class AdminError(ClientError):
@@ -165,10 +166,19 @@ class AdminRequests:
         *,
         timeout_s: float | None = None,
     ) -> ReceivedResponse:
-        """Return the response of the server at `address`; a refusal raises AdminError with its code."""
+        """Return the response of the server at `address`; a refusal raises AdminError with its code.
+
+        A master that was elected a moment ago, or whose machine is busy, may lack its lease.  Then the request is sent
+        again until `timeout_s` has passed.
+        """
         within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + within_s
         try:
             response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
+            while response.remark == str(NoLease()) and now_s() < until_s:
+                await asyncio.sleep(_LEASE_PAUSE_S)
+                response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
         except ConnectionRefused as error:
             raise NothingListens(f"{code.name} to {address}: {error}") from None
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:

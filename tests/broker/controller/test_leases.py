@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.common.figures import values
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -78,6 +79,21 @@ async def test_without_a_lease_writes_are_refused_and_reads_served(tmp_path: Pat
         replica.grant()
         await client.send(b"after")
         await client.close()
+
+
+async def test_an_operators_change_is_sent_again_until_there_is_a_lease(tmp_path: Path) -> None:
+    async with group(tmp_path, 1) as it, AdminClient("127.0.0.1:1") as admin:
+        await it.elect(1)
+        replica = it[1]
+        address, code, header = replica.broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, create("Other")
+        replica.border.lease.given_up()
+        with pytest.raises(AdminError, match="no controller has confirmed this master lately"):
+            await admin.ask(address, code, header, timeout_s=3.0)
+        change = asyncio.create_task(admin.ask(address, code, header, timeout_s=60.0))
+        await until(lambda: replica.broker.process.refusals.by_reason[Reason.NO_LEASE] > 1)
+        replica.grant()
+        await change
+        assert replica.broker.topics.get("Other") is not None
 
 
 async def test_a_lease_ends_with_its_time(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.message.properties import encode
 from tests.broker.controller.rig import group
 from tests.broker.rig import TOPIC, TestClient, records
-from tests.broker.test_start_failures import free_ports
+from tests.compat.ports import free_broker_port
 from tests.send_headers import send_header
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ class ReplicaProcess:
     def __init__(self, root: Path, broker_id: int) -> None:
         self._root = root
         self.id = broker_id
-        self.port = free_ports()
+        self.port = free_broker_port()
         self._process: asyncio.subprocess.Process | None = None
 
     @property

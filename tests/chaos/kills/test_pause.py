@@ -28,8 +28,10 @@ async def test_nothing_is_lost_and_queues_stay_bounded(nursery: Nursery, tmp_pat
         for _ in range(3):
             await asyncio.sleep(0.3)
             broker.pause()
-            await asyncio.sleep(0.01)  # for what it answered before
-            acknowledged = load.acknowledged
+            acknowledged = -1
+            while load.acknowledged > acknowledged:  # for what it answered before
+                acknowledged = load.acknowledged
+                await asyncio.sleep(0.2)
             await asyncio.sleep(PAUSE_S)
             assert load.acknowledged == acknowledged
             broker.go_on()

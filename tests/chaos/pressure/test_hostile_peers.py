@@ -52,7 +52,7 @@ async def garbage(host: str, port: int, dice: random.Random) -> None:
     lengths = (0, -1, 2**31 - 1, -(2**31), 17 * MIB)
     first = struct.pack(">i", dice.choice(lengths)) if dice.random() < 0.5 else b"GET /"
     writer.write(first + dice.randbytes(dice.randrange(2000)))
-    assert await asyncio.wait_for(reader.read(), 20) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
 
 
@@ -75,7 +75,7 @@ async def healthy(address: str, sends: int) -> None:
     client = RemotingClient()
     for number in range(sends):
         response = await client.invoke(
-            address, RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, born_timestamp=number), BODY, timeout_s=10
+            address, RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, born_timestamp=number), BODY, timeout_s=60
         )
         assert response.code == ResponseCode.SUCCESS, response.remark
     await client.close()

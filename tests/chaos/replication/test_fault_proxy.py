@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -76,6 +76,14 @@ def ask(connection: socket.socket, words: bytes) -> bytes:
     return received(connection, len(words))
 
 
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what another thread does."""
+    deadline = time.monotonic() + _LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def hears_nothing(connection: socket.socket) -> bool:
     connection.settimeout(0.1)
     try:
@@ -115,6 +123,7 @@ def test_what_stands_still_comes_when_it_is_healed(proxy: FaultProxy, echo: Echo
         assert ask(connection, b"one") == b"one"
         proxy.stall(way)
         connection.sendall(b"two")
+        until(lambda: way is not Way.BACK or echo.received_bytes == 6)
         assert hears_nothing(connection)
         assert echo.received_bytes == (6 if way is Way.BACK else 3)
         proxy.heal()
@@ -125,12 +134,14 @@ def test_a_stalled_sender_waits_and_nobody_hears_of_an_end(proxy: FaultProxy, ec
     proxy.stall()
     with connected(proxy) as connection:
         connection.settimeout(0.3)
-        sent = 0
-        with pytest.raises(TimeoutError):
-            while True:
+        sent, waits = 0, False
+        while not waits:
+            try:
                 sent += connection.send(bytes(65536))
-        # What the proxy holds, and the kernel's buffers on the way.
-        assert WINDOW_BYTES <= sent < WINDOW_BYTES + 32 * 1024 * 1024
+            except TimeoutError:
+                waits = sent >= WINDOW_BYTES  # below that the proxy's thread has had no turn
+            # What the proxy holds, and the kernel's buffers on the way.
+            assert sent < WINDOW_BYTES + 32 * 1024 * 1024
     assert not echo.ended.wait(0.1)
     proxy.heal()
     assert echo.ended.wait(_LIMIT_S)
@@ -159,6 +170,7 @@ def test_half_open_ends_at_one_side_only(proxy: FaultProxy, echo: Echo) -> None:
         assert hears_nothing(connection)
         with connected(proxy) as other:
             other.sendall(b"hello?")
+            until(lambda: proxy.connections == 2)
             assert hears_nothing(other)
             proxy.heal()
             other.settimeout(_LIMIT_S)

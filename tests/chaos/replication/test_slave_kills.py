@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from sprocket.remoting.codes import RequestCode
 from tests.broker.rig import TestClient, create
 from tests.chaos.kills.failpoint_rounds import Scene, points, way_to
 from tests.chaos.nursery import ChaosBroker, Nursery
+from tests.compat.ports import free_port
 
 # A segment holds few of the messages, so that slaves also die between segments.
 _SMALL = {
@@ -81,9 +81,7 @@ def _log(store: Path) -> dict[int, bytes]:
 
 @pytest.fixture
 def pair(nursery: Nursery, tmp_path: Path) -> Iterator[Pair]:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     leads = {**_SMALL, "haListenPort": str(port), "brokerIP2": "127.0.0.1"}
     follows = {**_SMALL, "brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": f"127.0.0.1:{port}"}
     with (

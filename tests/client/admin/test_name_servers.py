@@ -1,6 +1,5 @@
 """Requests of the administration client to all name servers."""
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,13 @@ from namesrv.server import NameServer
 from sprocket.client.admin.admin_client import ORDER_TOPIC_NAMESPACE, AdminClient, AdminError
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.namesrv import GetKVConfigRequestHeader
+from tests.compat.ports import free_port
 
 
 @pytest.fixture
 def nobody() -> str:
     """Return an address at which nobody listens."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{bound.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 async def started(root: Path, name: str) -> tuple[NameServer, str]:

@@ -1,22 +1,16 @@
 """A proxy is killed and started again while a client sends and receives: nothing is missing."""
 
 import asyncio
-import socket
 
 import sprocket
 from sprocket import Message, ReceivedMessage, SendFailed
 from sprocket.testing import Broker
+from tests.compat.ports import free_port
 from tests.proxy.rig import running
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 async def test_nothing_is_missing_after_a_restart_of_the_proxy(broker: Broker, topic: str) -> None:
-    port, seen = _free_port(), set[str]()
+    port, seen = free_port(), set[str]()
     sent: list[str] = []
 
     async def handle(message: ReceivedMessage) -> None:

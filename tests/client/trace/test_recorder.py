@@ -47,7 +47,7 @@ async def test_full_batch_is_sent_at_once() -> None:
     running = asyncio.create_task(recorder.run())
     for number in range(20):
         recorder.add(record(number))
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         while not sent.messages:
             await asyncio.sleep(0)
     running.cancel()

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +18,7 @@ from ha.raft.storage import Storage
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from store.disk.disk import Disk, RealDisk
+from tests.compat.ports import free_port
 
 T = TypeVar("T")
 
@@ -42,18 +42,6 @@ class Register:
         self.commands = msgspec.msgpack.decode(snapshot, type=list[bytes])
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that are free now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
 async def in_thread(work: Callable[[], None]) -> None:
     """Run blocking work beside the loop."""
     await asyncio.to_thread(work)
@@ -66,7 +54,7 @@ class LocalGroup:
         self.root = root
         self.secret = secret
         self.timing = timing
-        self.places = [Member(f"n{at}", "127.0.0.1", port) for at, port in enumerate(free_ports(count))]
+        self.places = [Member(f"n{at}", "127.0.0.1", port) for at, port in enumerate(free_port() for _ in range(count))]
         self.members: dict[str, RaftMember] = {}
         self.machines: dict[str, Register] = {}
         self.failures: dict[str, SprocketError] = {}
@@ -109,7 +97,7 @@ class LocalGroup:
         for member_id in list(self.members):
             await self.stop(member_id)
 
-    async def leader(self, limit_s: float = 10.0) -> RaftMember:
+    async def leader(self) -> RaftMember:
         """Return the leader that a majority of the running members agrees on."""
 
         async def found() -> RaftMember | None:
@@ -119,7 +107,7 @@ class LocalGroup:
                     return member
             return None
 
-        return await until(found, limit_s)
+        return await until(found)
 
     async def propose(self, command: bytes) -> bytes:
         """Propose at the present leader."""
@@ -130,7 +118,7 @@ class LocalGroup:
                 await asyncio.sleep(0.02)
 
 
-async def until(found: Callable[[], Awaitable[T | None]], limit_s: float = 10.0) -> T:
+async def until(found: Callable[[], Awaitable[T | None]], limit_s: float = 60.0) -> T:
     """Return what `found` returns, as soon as that is not None or False."""
     async with asyncio.timeout(limit_s):
         while True:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ha.raft.consensus import Member
-from tests.ha.raft.groups import free_ports
+from tests.compat.ports import free_port
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -39,7 +39,7 @@ class ProcessMember:
         """Send a signal."""
         self._process.send_signal(number)
 
-    async def ended(self, limit_s: float = 20.0) -> int:
+    async def ended(self, limit_s: float = 60.0) -> int:
         """Return the process's exit status, as soon as it ends by itself."""
         return await asyncio.wait_for(self._process.wait(), limit_s)
 
@@ -55,7 +55,7 @@ class ProcessGroup:
 
     def __init__(self, root: Path, count: int = 3) -> None:
         self._root = root
-        self.places = [Member(f"n{at}", "127.0.0.1", port) for at, port in enumerate(free_ports(count))]
+        self.places = [Member(f"n{at}", "127.0.0.1", port) for at, port in enumerate(free_port() for _ in range(count))]
         self.members: dict[str, ProcessMember] = {}
         self._starting: dict[str, ProcessMember] = {}
 
@@ -83,7 +83,7 @@ class ProcessGroup:
         for member in [*self.members.values(), *self._starting.values()]:
             await member.kill()
 
-    async def leader(self, limit_s: float = 15.0) -> str:
+    async def leader(self, limit_s: float = 60.0) -> str:
         """Return the id of the member that leads, as soon as one does."""
         async with asyncio.timeout(limit_s):
             while True:

@@ -45,7 +45,7 @@ class Load:
 
 async def _check(group: ProcessGroup, load: Load) -> None:
     """Every acknowledged command is there once and in order, on all members alike."""
-    assert await until(lambda: _proposed(group, b"last"), 20)
+    assert await until(lambda: _proposed(group, b"last"))
     machines = {}
 
     async def are_equal() -> bool:
@@ -53,7 +53,7 @@ async def _check(group: ProcessGroup, load: Load) -> None:
             machines[member_id] = await group.commands(member_id)
         return len(group.members) == 3 and len({tuple(one) for one in machines.values()}) == 1
 
-    await until(are_equal, 20)
+    await until(are_equal)
     commands = machines["n0"]
     known = set(load.acknowledged)
     assert [one for one in commands if one in known] == load.acknowledged
@@ -74,7 +74,7 @@ async def test_killing_the_leader_loses_nothing_that_was_acknowledged(group: Pro
         before = len(load.acknowledged)
         await group.kill(leader)
         began = time.monotonic()
-        await until(partial(_went_on, load, before + 1), 15)
+        await until(partial(_went_on, load, before + 1))
         print(f"{leader} killed: acknowledged again after {time.monotonic() - began:.2f} s")
         await group.start(leader)
     load.stops = True
@@ -102,7 +102,7 @@ async def test_a_leader_that_was_paused_follows_and_loses_nothing(group: Process
     load = Load(group)
     paused.signal(signal.SIGSTOP)
     running = asyncio.create_task(load.run())
-    await until(lambda: _went_on(load, 5), 15)
+    await until(lambda: _went_on(load, 5))
     paused.signal(signal.SIGCONT)
     group.members[paused_id] = paused
     term = (await group.members[await group.leader()].ask("status")).split()[1]
@@ -133,7 +133,7 @@ async def test_a_member_whose_disk_fails_or_that_dies_at_a_sync_loses_nothing(
     running = asyncio.create_task(load.run())
     assert await member.ended() == status
     del group.members[failing]
-    await until(partial(_went_on, load, len(load.acknowledged) + 5), 15)
+    await until(partial(_went_on, load, len(load.acknowledged) + 5))
     await group.start(failing)
     load.stops = True
     await running

@@ -27,6 +27,7 @@ class Methods:
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []
+        self.hanging = 0  # calls of Hang that were begun
         self.seen: dict[str, Any] = {}
         self.remaining: float | None = None
 
@@ -51,6 +52,7 @@ class Methods:
         raise RuntimeError("unexpected")
 
     async def _hang(self, exchange: Exchange) -> bytes:
+        self.hanging += 1
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -133,11 +135,11 @@ async def test_deadlines_and_clients_that_go_cancel_the_handler(kind: str) -> No
         assert (await running.refused("Hang", timeout=0.2)).code() is grpc.StatusCode.DEADLINE_EXCEEDED
         await until(lambda: running.methods.cancelled == ["Hang"])
         call = running.channel.unary_unary("/Test/Hang")(b"")
-        await asyncio.sleep(0.1)
+        await until(lambda: running.methods.hanging == 2)
         call.cancel()
         await until(lambda: running.methods.cancelled == ["Hang", "Hang"])
         running.channel.unary_unary("/Test/Hang")(b"")
-        await asyncio.sleep(0.1)
+        await until(lambda: running.methods.hanging == 3)
         await running.channel.close()
         await until(lambda: len(running.methods.cancelled) == 3)
 
@@ -182,8 +184,8 @@ async def test_stream_that_nobody_reads_ends_alone(kind: str) -> None:
 async def test_stop_ends_calls_that_do_not_end(kind: str) -> None:
     async with Running(kind) as running:
         call = running.channel.unary_unary("/Test/Hang")(b"")
-        await asyncio.sleep(0.1)
-        await asyncio.wait_for(running.server.stop(), 10)
+        await until(lambda: running.methods.hanging == 1)
+        await asyncio.wait_for(running.server.stop(), 60)
         assert running.methods.cancelled == ["Hang"]
         with pytest.raises(grpc.aio.AioRpcError):
             await call

@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.ha.raft.groups import free_ports
+from tests.compat.ports import free_port
 from tests.sprocket_cli.programs import BROKER_FLAGS, server
 
 
@@ -19,7 +19,7 @@ def ready(port: int) -> tuple[int, dict[str, str]]:
 
 
 def test_a_broker_is_ready_while_a_name_server_knows_it(tmp_path: Path) -> None:
-    namesrv_health, broker_health, namesrv_port = free_ports(3)
+    namesrv_health, broker_health, namesrv_port = free_port(), free_port(), free_port()
     with server(
         tmp_path, "broker", "-n", f"127.0.0.1:{namesrv_port}", *BROKER_FLAGS, "--set", f"healthPort={broker_health}"
     ):
