@@ -175,7 +175,7 @@ class Forwarding(Service):
             if late.choose is not None:
                 self._keep(message.message)
         elif response.code not in STORED:
-            raise SprocketError(f"{leader} answers {response.code} {response.remark}")
+            raise SprocketError(f"topic {message.topic}: {leader} answers {response.code} {response.remark}")
 
     def _keep(self, message: PendingMessage) -> None:
         """Store a message with a key in the queue of its send, because what was accepted is not lost.
