@@ -109,13 +109,14 @@ class ArchiveService(Service):
         try:
             await self._upload(writer, packer)
         finally:
-            await asyncio.to_thread(packer.close)
+            await asyncio.to_thread(packer.close)  # also one that is just being started
 
     async def _upload(self, writer: ArchiveWriter, packer: SegmentProcess) -> None:
         core, delay_s, is_claimed, tables_due_s, busy_s = self._core, _FIRST_DELAY_S, False, 0.0, 0.0
         while True:
             try:
                 if self._holds_lease is not None and not self._holds_lease():
+                    await _end_process(packer)
                     await pause(_IDLE_S)
                     continue
                 if not is_claimed:
@@ -135,6 +136,7 @@ class ArchiveService(Service):
                 return
             except StoreError as error:
                 self._failed(error)
+                await _end_process(packer)
                 await pause(delay_s * (1 + core.random_below(1000) / 1000))
                 delay_s = min(delay_s * 2, _MAX_DELAY_S)
                 continue
@@ -145,7 +147,7 @@ class ArchiveService(Service):
                 busy_s = now_s
                 continue
             if now_s - busy_s > _PACKER_IDLE_S:
-                await asyncio.to_thread(packer.close)
+                await _end_process(packer)
             await pause(_IDLE_S)
 
     async def _note(self, manifest: Manifest, uploaded_messages: int) -> None:
@@ -197,3 +199,9 @@ class ArchiveService(Service):
                 self.figures_now.uploaded_end,
             )  # fmt: skip
             self.figures_now.stopped("")
+
+
+async def _end_process(packer: SegmentProcess) -> None:
+    """End the process that packs segments; also what it has of a part that was left."""
+    if packer.pid is not None:
+        await asyncio.to_thread(packer.close)

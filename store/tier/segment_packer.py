@@ -3,8 +3,9 @@
 Scans, hashes and compression would share the interpreter's lock with the broker's event loop.  In a process of their
 own they do not, and step aside while others want the processor (nice 19), until the broker says that they must not.
 
-Messages on standard input and output are a head (`HEAD`: kind and size) and that many bytes.  In: `JOB`, and `HURRY` at
-any time.  Out, for each job: `PIECE` for each piece of the object, then `WRITTEN`; or `FAULT`.  It ends with its input.
+Messages on standard input and output, one socket, are a head (`HEAD`: kind and size) and that many bytes.  In: `JOB`,
+and `HURRY` at any time.  Out, for each job: `PIECE`s of the object, then `WRITTEN`; or `FAULT`.  The process ends with
+its input.
 """
 
 import os
@@ -14,6 +15,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -28,6 +30,12 @@ from store.tier.segment_writer import Kept, LogDamaged, LogPart, SegmentWriter
 HEAD: Final = struct.Struct(">BI")
 JOB, HURRY, PIECE, WRITTEN, FAULT = range(5)
 _NICE: Final = 19
+# Pieces of the object that pass together: each message costs the broker's loop some turns, and a broker that is in a
+# hurry can say so once for each.
+_PIECES_AT_ONCE: Final = 16
+_BYTES_AT_ONCE: Final = 4 << 20
+# Where memory ends, Linux kills this process before the broker: a part can be packed again.
+_OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -67,7 +75,7 @@ class _Packer:
         read = _ReadFiles(self._disk, Path(job.directory), job.file_bytes)
         writer = SegmentWriter(job.part, read, job.kept, TagsCodes(job.delay_levels))
         pieces: Iterator[bytes] = iter(writer)
-        is_urgent = job.is_urgent
+        is_urgent, held = job.is_urgent, list[bytes]()
         try:
             while True:
                 is_urgent = is_urgent or self._is_hurried()
@@ -75,10 +83,20 @@ class _Packer:
                 piece = thread.submit(next, pieces, None).result()
                 if piece is None:
                     break
-                self._answer(PIECE, piece)
+                held.append(piece)
+                if len(held) == _PIECES_AT_ONCE or sum(map(len, held)) >= _BYTES_AT_ONCE:
+                    self._answer(PIECE, b"".join(held))
+                    held.clear()
+            if held:
+                self._answer(PIECE, b"".join(held))
             self._answer(WRITTEN, msgspec.msgpack.encode(writer.written))
+        except MemoryError as error:
+            self._fail(f"there is not enough memory to pack the log from {job.part.start} on: {error}")
         except StoreError as error:
-            self._answer(FAULT, msgspec.msgpack.encode(Fault(str(error), isinstance(error, LogDamaged))))
+            self._fail(str(error), is_damage=isinstance(error, LogDamaged))
+
+    def _fail(self, reason: str, *, is_damage: bool = False) -> None:
+        self._answer(FAULT, msgspec.msgpack.encode(Fault(reason, is_damage)))
 
     def _is_hurried(self) -> bool:
         # During a job nothing else comes.
@@ -128,11 +146,13 @@ def _step_aside() -> None:
 def main() -> None:
     """Serve the broker that started this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the broker, too
+    with suppress(OSError):  # a system without this file
+        _OOM_SCORE.write_text("1000")
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         try:
             _Packer(sys.stdin.fileno(), answers).run()
-        except BrokenPipeError:
+        except ConnectionError:
             os._exit(0)  # the broker is gone; so nothing that is held for it is written
 
 

@@ -1,11 +1,13 @@
 """The process that packs segments for one broker (`store.tier.segment_packer`), as the broker sees it."""
 
 import contextlib
-import fcntl
+import socket
+import struct
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
@@ -15,10 +17,14 @@ from store.tier.segment_packer import FAULT, HEAD, HURRY, JOB, PIECE, Fault, Job
 from store.tier.segment_writer import Kept, LogDamaged, LogPart, Written
 
 _PACKER: Final = "store.tier.segment_packer"
-# Time that a process gets to end after SIGKILL; one that waits for a disk may need longer, and is left then.
+# Time that a process gets to end after SIGKILL; one that waits for a disk may need longer.
 _END_LIMIT_S: Final = 5.0
-# A piece passes in one go, so that a thread of the broker wakes once for it.
-_PIPE_BYTES: Final = 1 << 20
+# A process that says nothing for this long hangs, or gets no processor.  Then it is killed.
+_SILENCE_LIMIT_S: Final = 300
+
+
+class PackerFailed(StoreError):
+    """The process could not be started, ended, or hung.  The next part starts another."""
 
 
 class SegmentProcess:
@@ -29,52 +35,113 @@ class SegmentProcess:
 
     def __init__(self, directory: Path, file_bytes: int, delay_levels: str) -> None:
         self._directory, self._file_bytes, self._delay_levels = directory, file_bytes, delay_levels
-        self._process: subprocess.Popen[bytes] | None = None
-        self._is_busy = False
+        self._process: _Process | None = None
+        # One that was killed, and may not have ended yet.
+        self._killed: subprocess.Popen[bytes] | None = None
+        self._is_busy = self._was_silent = False
+        # Held while a process is started, so that `close` finds it.
+        self._starting = threading.RLock()
+
+    @property
+    def pid(self) -> int | None:
+        """Number of the process; None if there is none."""
+        return None if self._process is None else self._process.popen.pid
 
     def segment(self, part: LogPart, kept: Kept) -> "PackedSegment":
         """Return the object of `part`, which is packed while its pieces are taken."""
-        return PackedSegment(self, Job(str(self._directory), self._file_bytes, part, kept, self._delay_levels, False))
+        job = Job(str(self._directory), self._file_bytes, part, kept, self._delay_levels, self._was_silent)
+        return PackedSegment(self, job)
 
-    def begin(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Return the process's input and output for a part; start it if it does not run.  Raises `StoreError`."""
-        if self._is_busy:
-            self.close()  # what it still says of a part that was left would be taken for this one
-        if self._process is None:
-            try:
-                self._process = subprocess.Popen(isolated(_PACKER), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            except OSError as error:
-                raise StoreError(f"{_PACKER}: the process cannot be started: {error}") from error
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(OSError):  # a limit of the system: then a piece passes in several goes
-            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self._is_busy = True
-        return process.stdin, process.stdout
+    def begin(self) -> "_Process":
+        """Return the process for a part; start it if it does not run.  Raises `PackerFailed`."""
+        with self._starting:
+            if self._is_busy:
+                self.close()  # what it still says of a part that was left would be taken for this one
+            if self._process is None:
+                self._process = self._start()
+            self._is_busy = True
+            return self._process
+
+    def _start(self) -> "_Process":
+        if self._killed is not None and self._killed.poll() is None:
+            raise PackerFailed(f"{_PACKER}: process {self._killed.pid} was killed and has not ended yet")
+        try:
+            return _Process()
+        except OSError as error:
+            raise PackerFailed(f"{_PACKER}: the process cannot be started: {error}") from error
 
     def finish(self) -> None:
         """Note that the process has said all of its part."""
-        self._is_busy = False
+        self._is_busy = self._was_silent = False
 
-    def close(self, output: IO[bytes] | None = None) -> int | None:
-        """End the process, whatever it does; with `output` only if that is its own.
+    def hung(self, process: "_Process") -> None:
+        """End a process that was silent for too long; the next one does not let others go first."""
+        self._was_silent = True
+        self.close(process)
+
+    def close(self, only: "_Process | None" = None) -> int | None:
+        """End the process, whatever it does; with `only` if that is the one.
 
         Return its exit status, None if it did not run, or does not end in time.
         """
-        process = self._process
-        if process is None or output not in (None, process.stdout):
-            return None
-        self._process, self._is_busy = None, False
-        process.kill()
+        with self._starting:
+            process = self._process
+            if process is None or only not in (None, process):
+                return None
+            self._process, self._is_busy, self._killed = None, False, process.popen
+        return process.end()
+
+
+class _Process:
+    """A process, and the socket that is its input and output."""
+
+    def __init__(self) -> None:
+        self._socket, its = socket.socketpair()
+        # Held while the socket is used, and while it is closed: its number may be another file's afterwards.
+        self._lock = threading.Lock()
+        with its:
+            try:
+                self.popen = subprocess.Popen(isolated(_PACKER), stdin=its.fileno(), stdout=its.fileno())
+            except OSError:
+                self._socket.close()
+                raise
+        # Of the system's calls: a whole piece is one call, without the interpreter's lock.
+        limit = struct.pack("ll", _SILENCE_LIMIT_S, 0)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def send(self, kind: int, content: bytes) -> None:
+        """Raises BlockingIOError if the process takes nothing for too long, and OSError if it has ended."""
+        with self._lock:
+            self._socket.sendall(HEAD.pack(kind, len(content)) + content)
+
+    def receive(self) -> tuple[int, bytes]:
+        """Return the next message.  Raises as `send`, and EOFError."""
+        with self._lock:
+            kind, size_bytes = HEAD.unpack(self._exactly(HEAD.size))
+            return kind, self._exactly(size_bytes)
+
+    def _exactly(self, size_bytes: int) -> bytes:
+        content = b""
+        while len(content) < size_bytes:
+            # Less than all comes at the end, or if a signal or the limit stops the wait.
+            more = self._socket.recv(size_bytes - len(content), socket.MSG_WAITALL)
+            if not more:
+                raise EOFError
+            content = content + more if content else more
+        return content
+
+    def end(self) -> int | None:
+        """Kill it.  Return its exit status; None if it does not end in time."""
+        self.popen.kill()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends a call in another thread
+        with self._lock:
+            self._socket.close()
         try:
-            status = process.wait(_END_LIMIT_S)
+            return self.popen.wait(_END_LIMIT_S)
         except subprocess.TimeoutExpired:
             return None
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        return status
 
 
 class PackedSegment:
@@ -82,7 +149,7 @@ class PackedSegment:
 
     def __init__(self, packer: SegmentProcess, job: Job) -> None:
         self._packer, self._job = packer, job
-        self._input: IO[bytes] | None = None
+        self._process: _Process | None = None
         self._written: Written | None = None
 
     @property
@@ -96,39 +163,30 @@ class PackedSegment:
         if self._job.is_urgent:
             return
         self._job = msgspec.structs.replace(self._job, is_urgent=True)
-        if self._input is not None:
-            with contextlib.suppress(OSError, ValueError):  # it has ended, which the next piece will tell
-                _send(self._input, HURRY, b"")
+        if self._process is not None:
+            with contextlib.suppress(OSError):  # it has ended, which the next piece will tell
+                self._process.send(HURRY, b"")
 
     def __iter__(self) -> Iterator[bytes]:
-        """Return the bytes of the object.  Raises `LogDamaged` and `StoreError`."""
-        to_it, from_it = self._packer.begin()
+        """Return the bytes of the object.  Raises `LogDamaged` and `PackerFailed`."""
+        process = self._packer.begin()
         try:
-            _send(to_it, JOB, msgspec.msgpack.encode(self._job))
-            self._input = to_it
+            process.send(JOB, msgspec.msgpack.encode(self._job))
+            self._process = process
             while True:
-                kind, size_bytes = HEAD.unpack(_read(from_it, HEAD.size))
-                content = _read(from_it, size_bytes)
+                kind, content = process.receive()
                 if kind != PIECE:
                     break
                 yield content
             wanted: type[Fault] | type[Written] = Fault if kind == FAULT else Written
             said = msgspec.msgpack.decode(content, type=wanted)
-        except (OSError, ValueError, EOFError, msgspec.DecodeError) as error:
-            raise StoreError(f"{_PACKER}: the process ended, exit status {self._packer.close(from_it)}") from error
+        except BlockingIOError as error:
+            self._packer.hung(process)
+            raise PackerFailed(f"{_PACKER}: the process said nothing for {_SILENCE_LIMIT_S} s") from error
+        except (OSError, EOFError, msgspec.DecodeError) as error:
+            status = self._packer.close(process)
+            raise PackerFailed(f"{_PACKER}: the process ended, exit status {status}") from error
         self._packer.finish()
         if isinstance(said, Fault):
             raise LogDamaged(said.reason) if said.is_damage else StoreError(said.reason)
         self._written = said
-
-
-def _send(to: IO[bytes], kind: int, content: bytes) -> None:
-    to.write(HEAD.pack(kind, len(content)) + content)
-    to.flush()
-
-
-def _read(source: IO[bytes], size_bytes: int) -> bytes:
-    content = source.read(size_bytes)
-    if len(content) < size_bytes:
-        raise EOFError
-    return content

@@ -1,6 +1,8 @@
 """A broker with tiered storage: it uploads, drops only what is archived, and needs the object store for no more."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,17 +10,22 @@ from typing import Any
 
 import pytest
 
+from broker.archive.archive_service import ArchiveService
 from broker.server import Broker
 from sprocket.common.errors import ConfigError
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from store.tier.group_store import GroupStore
 from store.tier.manifest import MAX_BYTES, Manifest, decode
-from store.tier.object_store import NotFound
+from store.tier.object_store import Full, NotFound
 from store.tier.remote_store import open_store
 from store.tier.tables_object import MAX_BYTES as MAX_TABLES_BYTES
 from store.tier.tables_object import decode_tables
+from tests.broker.insides import service_of
 from tests.broker.rig import broker_config, create, store_config
 from tests.broker.topic.test_topic_retention import SEGMENT_BYTES, FilledDisk, Served, hour
 from tests.clock import ManualClock
+from tests.store.tier.packers import packers
+from tests.waiting import until
 
 FOLDER = "DefaultCluster/broker-a"
 
@@ -125,6 +132,55 @@ async def test_a_broker_that_starts_again_goes_on_where_it_was(tmp_path: Path) -
         second = await archived_to(tmp_path, end - end % SEGMENT_BYTES)
     assert second.segments[: len(first.segments)] == first.segments
     assert second.writer.term > first.writer.term
+
+
+async def test_the_process_that_packs_ends_while_the_store_has_no_room_and_when_it_is_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_full = True
+
+    async def put(store: GroupStore, key: str, content: bytes | AsyncIterator[bytes]) -> None:
+        if is_full and not isinstance(content, bytes):
+            await anext(content)
+            seen.update(packers(os.getpid()))
+            raise Full(f"{key}: no room")
+        await whole_put(store, key, content)
+
+    whole_put, seen = GroupStore.put, set[int]()
+    monkeypatch.setattr(GroupStore, "put", put)
+    async with served(tmp_path) as one:
+        await one.fill(60)
+        figures = service_of(one.broker, ArchiveService).figures_now
+        await until(lambda: figures.trouble == "Full")
+        assert seen
+        await until(lambda: not packers(os.getpid()))
+        is_full = False
+        end = one.broker.store.wrote_offset
+        await archived_to(tmp_path, end - end % SEGMENT_BYTES)
+        assert packers(os.getpid())
+        await one.after(61.0, lambda: not packers(os.getpid()))
+
+
+async def test_an_upload_goes_on_after_the_process_that_packs_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = list[int]()
+
+    async def put(store: GroupStore, key: str, content: bytes | AsyncIterator[bytes]) -> None:
+        if not isinstance(content, bytes) and not killed and (running := packers(os.getpid())):
+            # That of the part before; of this one it has said nothing yet.
+            killed.extend(running)
+            os.kill(running[0], signal.SIGKILL)
+        await whole_put(store, key, content)
+
+    whole_put = GroupStore.put
+    monkeypatch.setattr(GroupStore, "put", put)
+    async with served(tmp_path) as one:
+        await one.fill(60)
+        end = one.broker.store.wrote_offset
+        manifest = await archived_to(tmp_path, end - end % SEGMENT_BYTES)
+        assert sum(entry.records for entry in manifest.segments) > 40
+    assert len(killed) == 1
 
 
 async def test_an_archive_in_two_places_is_refused(tmp_path: Path) -> None:
