@@ -98,10 +98,12 @@ def next_step(
     if rules.deletes and may_delete:
         # Of compacted queues a broker drops what was made of a log beyond its own end: a restored log must reach it.
         segments = manifest.segments[:-1] if manifest.compacted else manifest.segments
+        shortest_ms = min((manifest.default_reserved_ms, *manifest.reserved_ms.values()))
         keys = [
             entry.key
             for entry in (*segments, *manifest.superseded)
-            if manifest.expires_ms(entry) <= now_ms
+            if entry.last_store_ms + shortest_ms <= now_ms  # most are newer: their topics need no look
+            and manifest.expires_ms(entry) <= now_ms
             and (entry.end <= compacted_end or rules.compacted.isdisjoint(entry.topics))
         ]
         if keys:

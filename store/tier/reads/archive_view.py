@@ -38,8 +38,8 @@ class ArchiveView:
         self.is_known = False
         # Queues of the segments that have more than the manifest lists, by key.
         self._listed: dict[str, Sequence[QueueRange]] = {}
-        self.ranges = self._ranges(empty("", "", 1, 0))
-        self._listing = asyncio.Lock()
+        self.ranges = QueueRanges(empty("", "", 1, 0), {})
+        self._adopting = asyncio.Lock()
 
     @property
     def manifest(self) -> Manifest:
@@ -48,11 +48,13 @@ class ArchiveView:
 
     async def adopt(self, manifest: Manifest) -> None:
         """Read by `manifest` from now on.  Raises an `ObjectStoreError` if a footer that this needs cannot be read."""
-        if not self.is_known or manifest.number != self.manifest.number:
-            self._replace(manifest)
-        # Also what an earlier call could not read.
-        await self._list_queues()
-        self.is_known = True
+        async with self._adopting:
+            if not self.is_known or manifest.number != self.manifest.number:
+                await self._list_queues(manifest)
+                # In a thread: with many segments and queues it would hold the loop.
+                before = self.ranges if self.serves is None else None
+                self.ranges = await asyncio.to_thread(self._ranges, manifest, before)
+                self.is_known = True
 
     async def load(self, wanted: Wanted) -> Cached:
         """Return what a part of an object holds.  Raises an `ObjectStoreError`."""
@@ -68,24 +70,18 @@ class ArchiveView:
         """Note that there is no manifest yet."""
         self.is_known = True
 
-    def _replace(self, manifest: Manifest) -> None:
-        keys = {segment.key for segment in manifest.segments}
-        self._listed = {key: queues for key, queues in self._listed.items() if key in keys}
-        self.ranges = self._ranges(manifest)
+    def _ranges(self, manifest: Manifest, before: QueueRanges | None) -> QueueRanges:
+        return QueueRanges(manifest, self._listed, self.serves or (lambda topic: True), before)
 
-    def _ranges(self, manifest: Manifest) -> QueueRanges:
-        return QueueRanges(manifest, self._listed, self.serves or (lambda topic: True))
-
-    async def _list_queues(self) -> None:
+    async def _list_queues(self, manifest: Manifest) -> None:
         """Ask the footers of segments whose queues the manifest does not list."""
-        async with self._listing:
-            missing = [one for one in self.manifest.segments if one.queues is None and one.key not in self._listed]
-            for at in range(0, len(missing), _FOOTERS_AT_ONCE):
-                some = missing[at : at + _FOOTERS_AT_ONCE]
-                for segment, queues in zip(some, await asyncio.gather(*map(self._queues, some)), strict=True):
-                    self._listed[segment.key] = queues
-            if missing:
-                self.ranges = self._ranges(self.manifest)
+        unlisted = {one.key: one for one in manifest.segments if one.queues is None}
+        self._listed = {key: queues for key, queues in self._listed.items() if key in unlisted}
+        missing = [one for key, one in unlisted.items() if key not in self._listed]
+        for at in range(0, len(missing), _FOOTERS_AT_ONCE):
+            some = missing[at : at + _FOOTERS_AT_ONCE]
+            for segment, queues in zip(some, await asyncio.gather(*map(self._queues, some)), strict=True):
+                self._listed[segment.key] = queues
 
     async def _queues(self, segment: SegmentEntry) -> Sequence[QueueRange]:
         footer = await self.load(Wanted(segment, None))

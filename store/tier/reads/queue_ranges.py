@@ -18,20 +18,30 @@ class Piece(NamedTuple):
 class QueueRanges:
     """The pieces of each queue, in order.
 
-    `listed` are the queues, by segment key, of the segments that have more than the manifest lists.  A segment whose
-    queues are not known yet is left out, and so are topics for which `serves` is false.
+    `listed` are the queues, by segment key, of the segments that have more than the manifest lists.  Topics for which
+    `serves` is false are left out.  Of what `before` has already, the same segment entries, nothing is done again.
     """
 
     def __init__(
-        self, manifest: Manifest, listed: Mapping[str, Sequence[QueueRange]], serves: Callable[[str], bool]
+        self,
+        manifest: Manifest,
+        listed: Mapping[str, Sequence[QueueRange]],
+        serves: Callable[[str], bool] = lambda topic: True,
+        before: "QueueRanges | None" = None,
     ) -> None:
         self.manifest = manifest
-        self._pieces: dict[tuple[str, int], list[Piece]] = {}
-        for segment in manifest.segments:
-            for queue in segment.queues if segment.queues is not None else listed.get(segment.key, ()):
+        known = 0 if before is None else _known(before.manifest.segments, manifest.segments)
+        self._pieces: dict[tuple[str, int], list[Piece]] = dict(before._pieces) if before is not None and known else {}
+        own = set[tuple[str, int]]()  # queues whose lists are not those of `before`
+        for segment in manifest.segments[known:]:
+            for queue in listed[segment.key] if segment.queues is None else segment.queues:
                 if not serves(queue.topic):
                     continue
-                pieces = self._pieces.setdefault((queue.topic, queue.queue_id), [])
+                key = queue.topic, queue.queue_id
+                if key not in own:
+                    own.add(key)
+                    self._pieces[key] = list(self._pieces.get(key, ()))
+                pieces = self._pieces[key]
                 if pieces and queue.first < pieces[-1].end:
                     pieces.clear()  # the topic was deleted, and created again
                 pieces.append(Piece(queue.first, queue.end, segment))
@@ -67,3 +77,9 @@ class QueueRanges:
         pieces = self.readable(topic, queue_id, now_ms)
         number = bisect_right(pieces, offset, key=lambda piece: piece.end)
         return pieces[number] if number < len(pieces) else None
+
+
+def _known(before: Sequence[SegmentEntry], now: Sequence[SegmentEntry]) -> int:
+    """Return how many segments `before` has; 0 unless `now` begins with them."""
+    is_begin = len(before) <= len(now) and all(one is other for one, other in zip(before, now, strict=False))
+    return len(before) if is_begin else 0
