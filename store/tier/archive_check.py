@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Final
 
-import msgspec
-
 from store.backup.copied_file import Progress
 from store.inspection.finding import Findings, Severity
 from store.tier.manifest import NAME, Manifest, QueueRange, SegmentEntry, encode
@@ -106,7 +104,7 @@ def _queue(queue: QueueRange) -> tuple[str, int]:
     return queue.topic, queue.queue_id
 
 
-async def _sha256(pieces: AsyncIterator[bytes], progress: Progress) -> str:
+async def _sha256(pieces: AsyncIterator[bytes | memoryview], progress: Progress) -> str:
     digest = hashlib.sha256()
     async for piece in pieces:
         await asyncio.to_thread(digest.update, piece)
@@ -120,7 +118,5 @@ async def repair(objects: ObjectStore, manifest: Manifest, version: Version, los
     Raises `Conflict` if a broker has written it meanwhile: check again.
     """
     repaired = manifest.without(lost, now_ms)
-    if repaired.tables is not None and repaired.tables.key in lost:
-        repaired = msgspec.structs.replace(repaired, tables=None)
     await objects.put_if(NAME, encode(repaired), version)
     return repaired

@@ -54,7 +54,7 @@ class OpenedPart:
                 yield _SIZE.pack(len(packed)) + packed
 
 
-async def contents(pieces: AsyncIterator[bytes], key: str) -> AsyncIterator[bytes]:
+async def contents(pieces: AsyncIterator[bytes | memoryview], key: str) -> AsyncIterator[bytes]:
     """Return the contents of the blocks in an object.  Raises `Damaged`."""
     pending = bytearray()
     async for piece in pieces:
@@ -82,7 +82,7 @@ async def write_part(objects: ObjectStore, entry: CompactedEntry, directory: Pat
     paths = [directory / name for name in entry.part.file_names]
     (log_bytes, queue_bytes), digest, at = entry.part.file_bytes, hashlib.sha256(), 0
 
-    async def hashed() -> AsyncIterator[bytes]:
+    async def hashed() -> AsyncIterator[bytes | memoryview]:
         async for piece in objects.stream(entry.key):
             digest.update(piece)
             yield piece

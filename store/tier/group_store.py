@@ -71,7 +71,7 @@ class GroupStore:
         self._received("get_range", len(found))
         return found
 
-    async def stream(self, key: str) -> AsyncIterator[bytes]:
+    async def stream(self, key: str) -> AsyncIterator[bytes | memoryview]:
         size_bytes = 0
         with self._counted("stream"):
             async for piece in self._store.stream(self._at(key)):

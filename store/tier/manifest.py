@@ -22,7 +22,7 @@ This module is pure.  `decode` accepts bytes of any origin: its size is limited 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -168,33 +168,32 @@ class Manifest(msgspec.Struct, frozen=True):
 
     # What a writer makes of it
 
+    def _next(self, now_ms: int, **fields: Any) -> "Manifest":
+        """Return the manifest that follows this one, with other `fields`."""
+        return msgspec.structs.replace(self, number=self.number + 1, written_ms=now_ms, **fields)
+
     def claimed(self, epoch: int, incarnation: str, now_ms: int) -> "Manifest":
         """Return the manifest as the master of a new term writes it."""
-        writer = Writer(epoch, incarnation, self.writer.term + 1)
-        return msgspec.structs.replace(self, number=self.number + 1, writer=writer, written_ms=now_ms)
+        return self._next(now_ms, writer=Writer(epoch, incarnation, self.writer.term + 1))
 
     def with_segment(self, entry: SegmentEntry, now_ms: int) -> "Manifest":
         """Return the manifest with one more segment, after all others.  Raises ValueError if it is not after them."""
         if entry.start < self.uploaded_end or entry.end <= entry.start:
             raise ValueError(f"segment {entry.start} to {entry.end} does not follow {self.uploaded_end}")
-        return msgspec.structs.replace(
-            self, number=self.number + 1, segments=[*self.segments, entry], uploaded_end=entry.end, written_ms=now_ms
-        )
+        return self._next(now_ms, segments=[*self.segments, entry], uploaded_end=entry.end)
 
     def with_tables(self, tables: TablesEntry, now_ms: int) -> "Manifest":
         """Return the manifest with newer tables."""
-        return msgspec.structs.replace(self, number=self.number + 1, tables=tables, written_ms=now_ms)
+        return self._next(now_ms, tables=tables)
 
     def with_reserves(self, default_ms: int, by_topic: dict[str, int], now_ms: int) -> "Manifest":
         """Return the manifest with other times for which messages stay."""
-        return msgspec.structs.replace(
-            self, number=self.number + 1, default_reserved_ms=default_ms, reserved_ms=by_topic, written_ms=now_ms
-        )
+        return self._next(now_ms, default_reserved_ms=default_ms, reserved_ms=by_topic)
 
     def with_compacted(self, topic: str, queue_id: int, parts: list[CompactedEntry], now_ms: int) -> "Manifest":
         """Return the manifest with other parts of one compacted queue."""
         others = [one for one in self.compacted if (one.topic, one.queue_id) != (topic, queue_id)]
-        return msgspec.structs.replace(self, number=self.number + 1, compacted=[*others, *parts], written_ms=now_ms)
+        return self._next(now_ms, compacted=[*others, *parts])
 
     def without(self, keys: Iterable[str], now_ms: int) -> "Manifest":
         """Return the manifest without the objects of `keys`.  Uploads still go on at `uploaded_end`.
@@ -203,12 +202,13 @@ class Manifest(msgspec.Struct, frozen=True):
         """
         gone = set(keys)
         broken = {(one.topic, one.queue_id) for one in self.compacted if one.key in gone}
-        return msgspec.structs.replace(
-            self, number=self.number + 1, written_ms=now_ms,
+        return self._next(
+            now_ms,
             segments=[entry for entry in self.segments if entry.key not in gone],
             superseded=[entry for entry in self.superseded if entry.key not in gone],
             compacted=[one for one in self.compacted if (one.topic, one.queue_id) not in broken],
-        )  # fmt: skip
+            tables=None if self.tables is None or self.tables.key in gone else self.tables,
+        )
 
     def cut(self, offset: int, now_ms: int) -> "Manifest":
         """Return the manifest as it ends at `offset`: what is later is superseded.
@@ -219,10 +219,9 @@ class Manifest(msgspec.Struct, frozen=True):
         later = self.segments[len(kept) :]
         if later and later[0].start < offset:
             raise ValueError(f"offset {offset} lies within segment {later[0].start} to {later[0].end}")
-        return msgspec.structs.replace(
-            self, number=self.number + 1, segments=kept, superseded=[*self.superseded, *later],
-            uploaded_end=min(self.uploaded_end, offset), written_ms=now_ms,
-        )  # fmt: skip
+        return self._next(
+            now_ms, segments=kept, superseded=[*self.superseded, *later], uploaded_end=min(self.uploaded_end, offset)
+        )
 
 
 def empty(cluster: str, broker: str, segment_bytes: int, default_reserved_ms: int) -> Manifest:

@@ -86,7 +86,7 @@ class ObjectStore(Protocol):
         """Return exactly the bytes [`start`, `end`) of an object.  Raises `NotFound`, or `Damaged` if it is shorter."""
         ...
 
-    def stream(self, key: str) -> AsyncIterator[bytes]:
+    def stream(self, key: str) -> AsyncIterator[bytes | memoryview]:
         """Return a whole object in pieces of some MiB.  Raises `NotFound`."""
         ...
 

@@ -175,7 +175,7 @@ class RemoteStore:
             raise Damaged(f"{key}: {len(found)} bytes came of {start} to {end}: the object is shorter or changed")
         return found
 
-    async def stream(self, key: str) -> AsyncIterator[bytes]:
+    async def stream(self, key: str) -> AsyncIterator[bytes | memoryview]:
         import obstore
 
         with _translated(key):
@@ -183,7 +183,7 @@ class RemoteStore:
             left = result.meta["size"]
             async for piece in result.stream(min_chunk_size=_STREAM_BYTES):
                 left -= len(piece)
-                yield bytes(piece)
+                yield memoryview(piece)  # a copy of some MiB would hold the interpreter's lock
         if left:
             raise Unavailable(f"{key}: ended {left} bytes before its end")
 
