@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.system import native
+from benchmarks.system import native, process
 from benchmarks.system.frames import PULL_BATCH
 from benchmarks.system.records import message_record
 from benchmarks.system.workload import OPEN, Access
@@ -55,19 +55,30 @@ class Running:
     name_server_pid: int | None
     registered_s: float | None
     access: Access = OPEN
+    beside_pid: int | None = None  # a process whose work counts as the broker's
+
+    def cpu_s(self) -> float:
+        """Processor seconds of the broker, of the process beside it, and of their children."""
+        pids = [self.broker_pid] if self.beside_pid is None else [self.broker_pid, self.beside_pid]
+        return sum(map(process.cpu_with_children_s, pids))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Sprocket with other settings: properties of its broker, variables of its processes, access of its clients."""
+    """Sprocket with other settings: properties of its broker, variables of its processes, access of its clients.
+
+    With `packs` a process beside it packs its closed files (`benchmarks.system.packing`).
+    """
 
     properties: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     access: Access = OPEN
     quotas: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    packs: bool = False
 
 
-_SMALL_SEGMENTS: Final = {"mappedFileSizeCommitLog": str(64 << 20)}
+_SMALL_BYTES: Final = 64 << 20
+_SMALL_SEGMENTS: Final = {"mappedFileSizeCommitLog": str(_SMALL_BYTES)}
 # What single features cost, beside `sprocket`.
 VARIANTS = {
     "python": Variant(variables={VARIABLE: "python"}),
@@ -85,8 +96,10 @@ VARIANTS = {
         access=Access(_ACCOUNT),
     ),
     "tls": Variant(access=Access(has_tls=True)),
-    # Smaller files, so that one is archived each second or so; and the same without an archive.
+    # Smaller files, so that one is archived each second or so; and the same without an archive, alone and beside a
+    # process that packs as many.
     "segments": Variant(_SMALL_SEGMENTS),
+    "packing": Variant(_SMALL_SEGMENTS, packs=True),
     "archive": Variant({**_SMALL_SEGMENTS, "tieredStoreFilePath": "archive"}),
     "metrics": Variant({"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}),
     # So large that nothing is refused.
@@ -142,11 +155,31 @@ def started(engine: str, directory: Path, *, sync_flush: bool) -> Iterator[Runni
     if label(engine) in ("sprocket", OTHER, "apache", *VARIANTS):
         with _cluster(engine, directory, flush) as cluster:
             broker, name_server = cluster.brokers[0], cluster.name_servers[0]
-            access = VARIANTS.get(engine, Variant()).access
-            yield Running(broker.address, broker.pid, name_server.pid, cluster.registered_s, access)
+            variant = VARIANTS.get(engine, Variant())
+            with _beside(variant, broker) as pid:
+                yield Running(
+                    broker.address, broker.pid, name_server.pid, cluster.registered_s, variant.access, pid
+                )  # fmt: skip
     else:
         with single(engine, directory, flush) as server:
             yield Running(server.address, server.pid, None, None)
+
+
+@contextlib.contextmanager
+def _beside(variant: Variant, broker: Server) -> Iterator[int | None]:
+    """Run the process beside a broker, if there is one.  Return its number."""
+    if not variant.packs:
+        yield None
+        return
+    log = broker.directory / "store" / "commitlog"
+    packing = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.system.packing", str(log), str(_SMALL_BYTES)], cwd=ROOT
+    )  # fmt: skip
+    try:
+        yield packing.pid
+    finally:
+        packing.terminate()
+        packing.wait()
 
 
 @contextlib.contextmanager

@@ -122,10 +122,10 @@ def _measure(running: engines.Running, workload: Workload, report: Report, *, qu
 
 
 def _measure_once(running: engines.Running, topic: str, workload: Workload, report: Report) -> Measurement:
-    broker = process.cpu_with_children_s(running.broker_pid)
+    broker = running.cpu_s()
     own, machine = time.process_time(), process.machine_busy_s()
     result = generator.run(running.address, topic, workload, report.seconds, report.loop, running.access)
-    used = process.cpu_with_children_s(running.broker_pid) - broker
+    used = running.cpu_s() - broker
     others = process.machine_busy_s() - machine - used - (time.process_time() - own)
     return Measurement(
         rate=result.rate,
