@@ -60,7 +60,7 @@ class ColdFlow(Service):
         self.is_on = is_on
         if not is_on:
             self.thresholds.forget_reads()
-            self.held.answer_all()
+            self.held.answer_soon()
 
     # A service
 

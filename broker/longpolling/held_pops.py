@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import CallLater
-from broker.longpolling.deadlines import Deadlines
 from broker.longpolling.held_pulls import Looks, PullFilter, QueueEnds, codes_of, look_always
+from broker.longpolling.held_table import HeldTable
 from broker.topic.retry_topics import retry_topic_v1, retry_topic_v2
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
@@ -110,10 +110,9 @@ class HeldPops:
         self._groups: dict[tuple[str, str], _Group] = {}
         # Topic of an arriving message -> groups whose pops it may wake.
         self._concerned: dict[str, dict[_Group, None]] = {}
-        self._by_channel: dict[int, set[HeldPop]] = {}
-        self._count = 0
         self._queue_count = 0
-        self._deadlines = Deadlines[HeldPop](clock, call_later, self._expire, _TICK_S)
+        self._table = HeldTable[HeldPop](clock, call_later, self._expire, _TICK_S)
+        self.drop_channel: Final = self._table.drop_channel
         self._numbers = count()
         # A wake during `answer` runs in a later turn of the loop, which avoids recursion and starvation.
         self._is_answering = False
@@ -121,7 +120,7 @@ class HeldPops:
         self._is_closed = False
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._table)
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
         """Return the number of pops held for exactly this queue, where -1 is a queue of its own; for POLLING_INFO."""
@@ -147,7 +146,7 @@ class HeldPops:
         if poll_time_ms <= 0 or self._is_closed:
             return HoldResult.NOT_HELD
         broker = self._config.broker
-        if self._count >= broker.max_pop_polling_size:
+        if len(self._table) >= broker.max_pop_polling_size:
             return HoldResult.FULL
         left_ms = min(poll_time_ms, _MAX_POLL_MS)
         if born_time_ms > 0:
@@ -181,9 +180,7 @@ class HeldPops:
             queue = pop.group.queues[pop.queue_id] = []
             self._queue_count += 1
         insort(queue, entry)
-        self._by_channel.setdefault(pop.channel_id, set()).add(pop)
-        self._count += 1
-        self._deadlines.expect(pop, self._count)
+        self._table.add(pop)
 
     # Wake
 
@@ -216,10 +213,11 @@ class HeldPops:
         the loop.
         """
         held = self._groups.get((topic, group))
-        if held is None or queue_id not in held.queues:
+        chosen = self._wanting(held.queues.get(queue_id, ()), None, 1) if held is not None else []
+        if not chosen:
             return False
         if not self._is_answering:
-            self._finish(self._chosen(held.queues[queue_id]))
+            self._finish(chosen[0])
             return True
         if not self._wakes:
             self._call_later(0.0, self._wake_asked)
@@ -230,24 +228,17 @@ class HeldPops:
         """Answer one pop of any queue, else of this queue: its order lock was released, and it has messages."""
         return self.wake(topic, group, ANY_QUEUE) or self.wake(topic, group, queue_id)
 
-    def drop_channel(self, channel_id: int) -> None:
-        """Drop the pops of a closed connection."""
-        for pop in self._by_channel.pop(channel_id, ()):
-            pop.request = None
-            self._leave_queue(pop)
-
     def wake_all(self) -> None:
         """Answer all held pops with what there is: the broker stops or its role changes."""
-        for pops in list(self._by_channel.values()):
-            for pop in sorted(pops, key=lambda pop: pop.number):
-                self._expire(pop)
+        for pop in self._table.all():
+            self._expire(pop)
 
     def close(self) -> None:
         """Answer all held pops, refuse new ones, and stop the timer."""
         self._is_closed = True
         self.wake_all()
         self._wakes.clear()
-        self._deadlines.close()
+        self._table.close()
 
     # Inside
 
@@ -255,15 +246,14 @@ class HeldPops:
         if topic == held.topic or ANY_QUEUE in held.queues or queue_id in held.queues:
             return (ANY_QUEUE, queue_id)
         # A pop of any queue reads all queues of the retry topics.
-        return (min(held.queues, key=lambda one: held.queues[one][0]),)
+        usable = [one for one, queue in held.queues.items() if self._wanting(queue, None, 1)]
+        return (min(usable, key=lambda one: held.queues[one][0]),) if usable else ()
 
     def _wanting(self, queue: Sequence[_Entry], arrival: "_Arrival | None", most: int) -> list[HeldPop]:
         entries = reversed(queue) if self._wakes_each else iter(queue)
-        wanting = (pop for _, _, pop in entries if arrival is None or arrival.is_wanted(pop))
+        open_pops = (pop for _, _, pop in entries if self._table.is_open(pop))
+        wanting = (pop for pop in open_pops if arrival is None or arrival.is_wanted(pop))
         return list(islice(wanting, most))
-
-    def _chosen(self, queue: list[_Entry]) -> HeldPop:
-        return queue[-1 if self._wakes_each else 0][2]
 
     def _wake_asked(self) -> None:
         wakes, self._wakes = self._wakes, []
@@ -271,15 +261,12 @@ class HeldPops:
             self.wake(*wake)
 
     def _finish(self, pop: HeldPop, *, may_hold: bool = True) -> None:
-        request, pop.request = pop.request, None
+        if pop.request is None:
+            return
+        request = self._table.take(pop)
+        self._leave_queue(pop)
         if request is None:
             return
-        of_channel = self._by_channel.get(pop.channel_id)
-        if of_channel is not None:
-            of_channel.discard(pop)
-            if not of_channel:
-                del self._by_channel[pop.channel_id]
-        self._leave_queue(pop)
         was_answering, self._is_answering = self._is_answering, True
         try:
             self._answer(request, may_hold)
@@ -290,7 +277,6 @@ class HeldPops:
         self._finish(pop, may_hold=False)
 
     def _leave_queue(self, pop: HeldPop) -> None:
-        self._count -= 1
         held = pop.group
         queue = held.queues[pop.queue_id]
         del queue[bisect_left(queue, (pop.deadline, pop.number))]

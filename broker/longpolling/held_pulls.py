@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from broker.filter.subscription_filter import TagFilter
 from broker.longpolling.confirm_waits import CallLater
-from broker.longpolling.deadlines import Deadlines
+from broker.longpolling.held_table import HeldTable
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 from store.flush.confirmation import Arrival
@@ -96,12 +96,11 @@ class HeldPulls:
         self._clock = clock
         # Ordered sets: pulls are answered in the order in which they were held.
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
-        self._by_channel: dict[int, set[HeldPull]] = {}
-        self._count = 0
-        self._deadlines = Deadlines[HeldPull](clock, call_later, self._finish, _TICK_S)
+        self._table = HeldTable[HeldPull](clock, call_later, self._finish, _TICK_S)
+        self.drop_channel: Final = self._table.drop_channel
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._table)
 
     def hold(
         self,
@@ -114,17 +113,12 @@ class HeldPulls:
         answer: AnswerPull,
     ) -> bool:
         """Hold a pull for at most `timeout_s`, then `answer` it; return False if its client has too many held pulls."""
-        held = self._by_channel.get(request.channel.id)
-        if held is None:
-            held = self._by_channel[request.channel.id] = set()
-        elif len(held) >= MAX_HELD_PER_CHANNEL:
+        if self._table.count(request.channel.id) >= MAX_HELD_PER_CHANNEL:
             return False
         deadline = self._clock.monotonic() + timeout_s
         pull = HeldPull(request, topic, queue_id, offset, matches, deadline, answer)
-        held.add(pull)
         self._by_queue.setdefault(pull.key, {})[pull] = None
-        self._count += 1
-        self._deadlines.expect(pull, self._count)
+        self._table.add(pull)
         return True
 
     def arrived(self, arrivals: list[Arrival]) -> None:
@@ -160,14 +154,7 @@ class HeldPulls:
         if len(ready) > _AT_ONCE:
             for pull in ready[_AT_ONCE:]:
                 self._leave_queue(pull)  # the next message does not look at it again
-            self._deadlines.expire_soon(ready[_AT_ONCE:])
-
-    def drop_channel(self, channel_id: int) -> None:
-        """Drop the pulls of a closed connection."""
-        for pull in self._by_channel.pop(channel_id, ()):
-            pull.request = None
-            self._count -= 1
-            self._leave_queue(pull)
+            self._table.expire_soon(ready[_AT_ONCE:])
 
     def wake(self, topic: str, queue_id: int, is_meant: Callable[[Request[Any]], bool]) -> None:
         """Answer those pulls of one queue for which `is_meant` is true."""
@@ -176,35 +163,29 @@ class HeldPulls:
                 self._finish(pull)
 
     def wake_topic(self, topic: str) -> None:
-        """Answer all pulls of a topic: another broker may serve them from now on."""
-        for key in [key for key in self._by_queue if key[0] == topic]:
-            for pull in list(self._by_queue.get(key, ())):
-                self._finish(pull)
+        """Answer all pulls of a topic soon: another broker may serve them from now on."""
+        self._table.expire_soon(pull for key, pulls in self._by_queue.items() if key[0] == topic for pull in pulls)
+
+    def answer_soon(self) -> None:
+        """Answer all held pulls with what there is, in the next turns of the loop."""
+        self._table.expire_soon(self._table.all())
 
     def wake_all(self) -> None:
         """Answer all held pulls with what there is: the broker stops or its role changes."""
-        for pulls in list(self._by_channel.values()):
-            for pull in list(pulls):
-                self._finish(pull)
+        for pull in self._table.all():
+            self._finish(pull)
 
     def close(self) -> None:
         """Stop the timer."""
-        self._deadlines.close()
+        self._table.close()
 
     # Inside
 
     def _finish(self, pull: HeldPull) -> None:
-        request, pull.request = pull.request, None
-        if request is None:
-            return
-        held = self._by_channel.get(pull.channel_id)
-        if held is not None:
-            held.discard(pull)
-            if not held:
-                del self._by_channel[pull.channel_id]
-        self._count -= 1
+        request = self._table.take(pull)
         self._leave_queue(pull)
-        pull.answer(request)
+        if request is not None:
+            pull.answer(request)
 
     def _leave_queue(self, pull: HeldPull) -> None:
         pulls = self._by_queue.get(pull.key, {})
@@ -216,6 +197,5 @@ class HeldPulls:
     def _hasten(self, pull: HeldPull) -> None:
         soon = self._clock.monotonic() + PASSED_BY_S
         if soon < pull.deadline:
-            pull.deadline = soon
             # From now on, messages that do not match change nothing: the deadline is within `PASSED_BY_S`.
-            self._deadlines.expect(pull, self._count)
+            self._table.move(pull, soon)

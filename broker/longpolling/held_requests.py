@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from broker.longpolling.confirm_waits import CallLater
-from broker.longpolling.deadlines import Deadlines
+from broker.longpolling.held_table import HeldTable
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 
@@ -26,52 +26,35 @@ class _HeldRequest:
 
 
 class HeldRequests:
-    """Table of held requests, with one timer that waits at least `tick_s`.  Lives in the event loop's thread."""
+    """Table of held requests, with one timer for those that are due within `tick_s`.  Lives in the loop's thread."""
 
     def __init__(self, clock: Clock, call_later: CallLater, tick_s: float, max_held: int = _MAX_HELD) -> None:
         self._clock = clock
         self._max_held = max_held
-        self._by_channel: dict[int, set[_HeldRequest]] = {}
-        self._count = 0
-        self._deadlines = Deadlines[_HeldRequest](clock, call_later, self._answer, tick_s)
+        self._table = HeldTable[_HeldRequest](clock, call_later, self._answer, tick_s)
+        self.drop_channel: Final = self._table.drop_channel
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._table)
 
     def hold(self, request: Request[Any], seconds: float, answer: Answer) -> bool:
         """Call `answer` with the request after some seconds; return False if too many are held."""
-        if self._count >= self._max_held:
+        if len(self._table) >= self._max_held:
             return False
-        held = _HeldRequest(request, self._clock.monotonic() + seconds, answer)
-        self._by_channel.setdefault(held.channel_id, set()).add(held)
-        self._count += 1
-        self._deadlines.expect(held, self._count)
+        self._table.add(_HeldRequest(request, self._clock.monotonic() + seconds, answer))
         return True
 
-    def drop_channel(self, channel_id: int) -> None:
-        """Drop the requests of a closed connection."""
-        for held in self._by_channel.pop(channel_id, ()):
-            held.request = None
-            self._count -= 1
-
-    def answer_all(self) -> None:
-        """Answer all requests now."""
-        for of_channel in list(self._by_channel.values()):
-            for held in list(of_channel):
-                self._answer(held)
+    def answer_soon(self) -> None:
+        """Answer all requests, in the next turns of the loop."""
+        self._table.expire_soon(self._table.all())
 
     def close(self) -> None:
-        """Answer all requests, and stop the timer."""
-        self.answer_all()
-        self._deadlines.close()
+        """Answer all requests now, and stop the timer."""
+        for held in self._table.all():
+            self._answer(held)
+        self._table.close()
 
     def _answer(self, held: _HeldRequest) -> None:
-        request, held.request = held.request, None
-        if request is None:
-            return
-        of_channel = self._by_channel[held.channel_id]
-        of_channel.discard(held)
-        if not of_channel:
-            del self._by_channel[held.channel_id]
-        self._count -= 1
-        held.answer(request)
+        request = self._table.take(held)
+        if request is not None:
+            held.answer(request)

@@ -38,6 +38,7 @@ class QuotaReads:
         self._sql = sql
         self._clock = clock
         self._held = HeldRequests(clock, call_later, _TICK_S)
+        self.drop_channel: Final = self._held.drop_channel
         # The read that comes again now, when it must be answered, whether it is still to be charged as a request, and
         # how long it has waited last.
         self._again: tuple[Request[Any], float, bool, float] | None = None
@@ -109,10 +110,6 @@ class QuotaReads:
                 self._again = None
 
         return Verdict.WAIT if self._held.hold(request, wait_s, woken) else Verdict.EMPTY
-
-    def drop_channel(self, channel_id: int) -> None:
-        """Drop the reads of a closed connection."""
-        self._held.drop_channel(channel_id)
 
     def close(self) -> None:
         """Answer all reads that wait without messages."""

@@ -66,8 +66,8 @@ def suggested_id(result: GetResult, group: SubscriptionGroupConfig, slave_read_e
 class HeldReads(Protocol):
     """Pulls that are held at the ends of queues."""
 
-    def wake_all(self) -> None:
-        """Answer all held pulls now."""
+    def answer_soon(self) -> None:
+        """Answer all held pulls, in the next turns of the loop."""
 
 
 class SlaveReads(Service):
@@ -115,7 +115,7 @@ class SlaveReads(Service):
         self._was_online = is_online
         logger.info("event=master_seen online=%s", is_online)
         if is_online:
-            self._held.wake_all()
+            self._held.answer_soon()
 
     def refusal(self, request: Request[PullMessageRequestHeader]) -> Response | None:
         """Return the answer if this slave may not be read; None if it may."""

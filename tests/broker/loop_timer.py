@@ -35,6 +35,12 @@ class ManualTimers:
         self.max_pending = max(self.max_pending, len(self._timers))
         return timer
 
+    def turn(self) -> None:
+        """Call what is due now, as one turn of a loop does: not what that sets."""
+        for timer in [timer for timer in self.pending if timer.at <= self._clock.monotonic()]:
+            timer.is_cancelled = True
+            timer.callback()
+
     def advance(self, seconds: float) -> None:
         """Let time pass, and call what falls due on the way, each at its time."""
         end = self._clock.monotonic() + seconds

@@ -349,8 +349,7 @@ def test_all_held_pops_share_one_timer_and_nothing_is_left_behind() -> None:
     assert rig.timers.pending == []
     assert not rig.pops._groups
     assert not rig.pops._concerned
-    assert not rig.pops._by_channel
-    assert not len(rig.pops._deadlines)
+    assert not len(rig.pops)
 
 
 def test_answered_pops_are_not_kept_until_their_time_would_be_up() -> None:
@@ -371,7 +370,9 @@ def test_who_is_gone_is_forgotten() -> None:
     rig.hold(2, channel=2)
     rig.hold(3, queue_id=0, channel=1)
     rig.pops.drop_channel(1)
+    assert not rig.pops.wake("T", GROUP, 0), "its only pop is of the closed connection"
     rig.arrive(7)
+    assert rig.answered == [2], "the closed connection is not forgotten yet, but gets no message"
     rig.timers.advance(60)
     assert rig.answered == [2]
     assert len(rig.pops) == 0

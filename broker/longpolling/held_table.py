@@ -1,0 +1,159 @@
+"""Held requests by connection and by deadline, with one timer for all of them."""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from broker.longpolling.confirm_waits import CallLater, Timer
+from sprocket.common.clock import Clock
+from sprocket.remoting.command import Request
+
+# Time of the loop for one call of the timer; what is due beyond that waits for the next call.
+_SLICE_S: Final = 0.001
+# uvloop rounds the delay of a timer to milliseconds.
+_ROUNDING_S: Final = 0.001
+
+
+class Held(Protocol):
+    """Held request.  `request` is None once it is answered or dropped.  The table alone changes `deadline`."""
+
+    request: Request[Any] | None
+    channel_id: int
+    deadline: float  # of the monotonic clock, seconds
+
+
+H = TypeVar("H", bound=Held)
+
+
+class HeldTable(Generic[H]):
+    """Table of held requests; calls `expire` once for each that is still held at its deadline, to `take` it.
+
+    Deadlines within `tick_s` share one call of the timer.  A request that leaves the table leaves nothing behind.
+    """
+
+    def __init__(self, clock: Clock, call_later: CallLater, expire: Callable[[H], None], tick_s: float) -> None:
+        self._clock = clock
+        self._call_later = call_later
+        self._expire = expire
+        self._tick_s = tick_s
+        # Ordered sets.  The requests of a closed connection are not in the first one: they are in `_due`.
+        self._by_channel: dict[int, dict[H, None]] = {}
+        self._by_tick: dict[int, dict[H, None]] = {}
+        self._ticks: list[int] = []  # heap of the keys of `_by_tick`
+        self._due: deque[H] = deque()
+        self._count = 0
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def count(self, channel_id: int) -> int:
+        """Return the number of held requests of a connection."""
+        return len(self._by_channel.get(channel_id, ()))
+
+    def all(self) -> list[H]:
+        """Return all held requests whose connections are open."""
+        return [held for of_channel in self._by_channel.values() for held in of_channel]
+
+    def is_open(self, held: H) -> bool:
+        """Return whether the connection of a held request is open."""
+        return held.channel_id in self._by_channel
+
+    def add(self, held: H) -> None:
+        """Hold a request until its deadline."""
+        self._by_channel.setdefault(held.channel_id, {})[held] = None
+        self._count += 1
+        self._expect(held)
+
+    def move(self, held: H, deadline: float) -> None:
+        """Give a request another deadline."""
+        self._leave_tick(held)
+        held.deadline = deadline
+        self._expect(held)
+
+    def take(self, held: H) -> Request[Any] | None:
+        """Remove a request and return it to be answered; None if that has happened, or its connection is closed."""
+        request, held.request = held.request, None
+        if request is None:
+            return None
+        self._count -= 1
+        self._leave_tick(held)
+        of_channel = self._by_channel.get(held.channel_id)
+        if of_channel is None:
+            return None
+        of_channel.pop(held, None)
+        if not of_channel:
+            del self._by_channel[held.channel_id]
+        return request
+
+    def expire_soon(self, requests: Iterable[H]) -> None:
+        """Let requests expire now, in their order, for a slice of time in each turn of the loop."""
+        self._due.extend(requests)
+        self._set_timer()
+
+    def drop_channel(self, channel_id: int) -> None:
+        """Let the requests of a closed connection expire soon; `take` returns none of them."""
+        self.expire_soon(self._by_channel.pop(channel_id, ()))
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Inside
+
+    def _tick(self, held: H) -> int:
+        return int(held.deadline / self._tick_s) + 1
+
+    def _expect(self, held: H) -> None:
+        tick = self._tick(held)
+        of_tick = self._by_tick.get(tick)
+        if of_tick is None:
+            of_tick = self._by_tick[tick] = {}
+            heapq.heappush(self._ticks, tick)
+            self._set_timer()
+        of_tick[held] = None
+
+    def _leave_tick(self, held: H) -> None:
+        of_tick = self._by_tick.get(self._tick(held))
+        if of_tick is not None:
+            of_tick.pop(held, None)
+
+    def _set_timer(self) -> None:
+        """Let the timer run when the next request is due."""
+        if self._due:
+            at = 0.0
+        elif self._ticks:
+            at = self._ticks[0] * self._tick_s + _ROUNDING_S
+        else:
+            return
+        if self._timer is not None:
+            if at >= self._timer_at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._call_later(max(0.0, at - self._clock.monotonic()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        now = self._clock.monotonic()
+        # An answer that is held again sets no timer: this one is set at the end.
+        self._timer_at = 0.0
+        try:
+            while self._expire_next(now) and self._clock.monotonic() < now + _SLICE_S:
+                pass
+        finally:
+            self._timer = None
+            self._set_timer()
+
+    def _expire_next(self, now: float) -> bool:
+        """Let the next request that is due at `now` expire; return False if there is none."""
+        if not self._due:
+            if not self._ticks or self._ticks[0] * self._tick_s > now:
+                return False
+            self._due.extend(self._by_tick.pop(heapq.heappop(self._ticks)))
+        elif (held := self._due.popleft()).request is not None:
+            self._expire(held)
+        return True
