@@ -13,8 +13,9 @@ from broker.auth.name_server_probe import NameServerProbe
 from broker.auth.peer_identity import BrokerIdentity
 from broker.auth.users import Users
 from broker.client.clients import ConsumerRegistry, ProducerRegistry
+from broker.client.rebalance_notices import RebalanceNotices
 from broker.config.broker_config import BrokerRole
-from broker.environment import Environment
+from broker.environment import Environment, call_later
 from broker.fast_failure import FastFailure
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.metrics.creation_times import CreationTimes
@@ -102,9 +103,9 @@ def build_process_parts(
     def new_client(kind: PeerKind) -> RemotingClient:
         return RemotingClient(credentials=access.credentials, tls=client_tls, prover=identity.prover(kind))
 
-    consumers = ConsumerRegistry(
-        clock, live.plan_version, lambda: live.broker.notify_consumer_ids_changed_enable, connections
-    )
+    consumers = ConsumerRegistry(clock, live.plan_version, connections)
+    notices = RebalanceNotices(lambda: live.broker.notify_consumer_ids_changed_enable, call_later)
+    consumers.on_changed.append(notices.changed)
     filters = ConsumerFilters(live, environment.file("consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
     consumers.on_left.append(filters.group_left)

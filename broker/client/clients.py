@@ -1,12 +1,11 @@
 """Connected producers and consumers by group, from their heartbeats.
 
-Source: RocketMQ 5.3.3, `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`,
-`DefaultConsumerIdsChangeListener`.
+Source: RocketMQ 5.3.3, `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -17,10 +16,8 @@ from broker.subscription.assumed_subscriptions import AssumedSubscriptions
 from sprocket.common.clock import Clock
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import Connection, ConsumerData, SubscriptionData
-from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Buffer, Channel, ReceivedResponse
 from sprocket.remoting.headers.base import Header
-from sprocket.remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
 
 logger = logging.getLogger(__name__)
 
@@ -98,27 +95,26 @@ class ConsumerGroup:
 class ConsumerRegistry:
     """Registry of consumer groups with at least one connected member.
 
-    When a member joins or leaves, or the topics change, all members are told to rebalance.  Exceptions: broadcasting
-    groups, and `notify_enabled()` being false (notifyConsumerIdsChangedEnable).
+    When a member joins or leaves, or the topics change, all members must rebalance, unless the group is broadcasting.
     """
 
     def __init__(
         self,
         clock: Clock,
         plan_version: PlanVersion,
-        notify_enabled: Callable[[], bool] = lambda: True,
         connections: NamespaceConnections | None = None,
     ) -> None:
         self.connections = connections or NamespaceConnections()
         self._clock = clock
         self._plan_version = plan_version
-        self._notify_enabled = notify_enabled
         self._groups: dict[str, ConsumerGroup] = {}
         # Channel id -> names of the groups with a member on that channel, so that a closed connection finds its groups.
         self._names: dict[int, set[str]] = {}
         self.assumed = AssumedSubscriptions(clock)
-        # Listeners: for the subscriptions of a heartbeat, and for a group's last member that leaves.
+        # Listeners: for the subscriptions of a heartbeat, for a group whose members must rebalance, and for the last$
+        # member of a group that leaves.
         self.on_subscribed: list[Callable[[str, Sequence[SubscriptionData]], None]] = []
+        self.on_changed: list[Callable[[ConsumerGroup], None]] = []
         self.on_left: list[Callable[[str], None]] = []
 
     @property
@@ -175,8 +171,8 @@ class ConsumerRegistry:
                 logger, member.channel.peer, "event=subscription_changed group=%s count=%d topics=%s",
                 group.name, len(group.subscriptions), topics,
             )  # fmt: skip
-        if (joined or changed) and notify and not group.is_broadcasting:
-            self._notify(group)
+        if (joined or changed) and notify:
+            self._rebalance(group)
         if with_subscriptions:
             for listener in self.on_subscribed:
                 listener(group.name, data.subscription_data_set)
@@ -187,16 +183,17 @@ class ConsumerRegistry:
         group = self._groups.get(group_name)
         if group is not None and channel.id in group.members:
             self._remove(group, channel.id, "unregistered")
-            if notify and not group.is_broadcasting:
-                self._notify(group)
+            if notify:
+                self._rebalance(group)
 
-    def channel_closed(self, channel: Channel) -> None:
-        """Remove every member on `channel`."""
+    def channel_closed(self, channel: Channel) -> Iterator[None]:
+        """Remove every member on `channel`, a group in each step."""
         for name in sorted(self._names.get(channel.id, ())):
-            group = self._groups[name]
-            self._remove(group, channel.id, "connection_closed")
-            if not group.is_broadcasting:
-                self._notify(group)
+            group = self._groups.get(name)
+            if group is not None and channel.id in group.members:  # it may have expired meanwhile
+                self._remove(group, channel.id, "connection_closed")
+                self._rebalance(group)
+            yield
 
     def expire(self, timeout_s: float) -> None:
         """Remove members without a heartbeat for `timeout_s`, and close their connections."""
@@ -206,8 +203,8 @@ class ConsumerRegistry:
             for member in silent:
                 self._remove(group, member.channel.id, "expired")
                 member.channel.close()
-            if silent and not group.is_broadcasting:
-                self._notify(group)
+            if silent:
+                self._rebalance(group)
 
     def groups_subscribed_to(self, topic: str) -> set[str]:
         """Return the names of the connected groups that subscribe to `topic`."""
@@ -227,11 +224,9 @@ class ConsumerRegistry:
             for listener in self.on_left:
                 listener(group.name)
 
-    def _notify(self, group: ConsumerGroup) -> None:
-        if self._notify_enabled():
-            header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
-            for member in group.members.values():
-                member.channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+    def _rebalance(self, group: ConsumerGroup) -> None:
+        for listener in self.on_changed if not group.is_broadcasting else ():
+            listener(group)
 
 
 class ProducerRegistry:
@@ -279,10 +274,11 @@ class ProducerRegistry:
         """Remove the producer on `channel` from the group."""
         self._remove(group, channel.id, "unregistered")
 
-    def channel_closed(self, channel: Channel) -> None:
-        """Remove every producer on `channel`."""
+    def channel_closed(self, channel: Channel) -> Iterator[None]:
+        """Remove every producer on `channel`, a group in each step."""
         for group in sorted(self._names.get(channel.id, ())):
             self._remove(group, channel.id, "connection_closed")
+            yield
 
     def expire(self, timeout_s: float) -> None:
         """Remove producers without a heartbeat for `timeout_s`, and close their connections."""

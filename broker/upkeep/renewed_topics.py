@@ -9,10 +9,10 @@ and until then its commits count for nothing.  RocketMQ 5.3.3 only deletes the o
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from broker.core import BrokerCore
+from broker.turns import run_in_turns
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.topic import TopicConfig
 
@@ -61,8 +61,9 @@ class RenewedTopics:
         groups = sorted(self._groups.pop(topic, set()) | core.consumers.groups_subscribed_to(topic))
         if groups:
             queues = range(config.read_queue_nums)
-            self._run(self._resets(topic, groups, queues))
-            core.call_later(_WAIT_S, partial(self._run, self._ends(topic, groups, queues)))
+            run_in_turns(self._resets(topic, groups, queues), _SLICE, core.call_later)
+            ends = self._ends(topic, groups, queues)
+            core.call_later(_WAIT_S, partial(run_in_turns, ends, _SLICE, core.call_later))
             peer_lines.info(logger, "", "event=topic_renewed topic=%s groups=%s", topic, groups[:_MAX_LOGGED])
 
     def _resets(self, topic: str, groups: list[str], queues: range) -> Iterator[None]:
@@ -78,8 +79,3 @@ class RenewedTopics:
             for queue_id in queues:
                 self._core.offsets.take_reset(group, topic, queue_id)
                 yield
-
-    def _run(self, steps: Iterator[None]) -> None:
-        """Run a slice of `steps`, and the others in later turns of the loop."""
-        if sum(1 for _ in islice(steps, _SLICE)) == _SLICE:
-            self._core.call_later(0.0, partial(self._run, steps))

@@ -1,9 +1,8 @@
 """Lite topics, assembled: subscriptions, events, pops, acknowledgements, and the deletion of idle ones."""
 
 import asyncio
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 from broker.core import BrokerCore
@@ -24,6 +23,7 @@ from broker.processor.lite.lite_info import LiteInfoProcessor
 from broker.processor.lite.pop_lite import PopLiteProcessor
 from broker.processor.lite.subscription_ctl import LiteSubscriptionProcessor
 from broker.service import Service
+from broker.turns import run_in_turns
 from sprocket.common.figures import Declared, Figure
 from sprocket.common.next_turn import in_turns
 from sprocket.remoting.bodies.lite import OffsetOption
@@ -132,12 +132,7 @@ class LiteService(Service):
     def channel_closed(self, channel: RemotingChannel) -> None:
         """Forget the clients of a closed connection."""
         self._held.drop_channel(channel.id)
-        self._run(self.subscriptions.channel_closed(channel.id))
-
-    def _run(self, steps: Generator[None, None, None]) -> None:
-        """Run some of `steps`, and the others in later turns of the loop."""
-        if sum(1 for _ in islice(steps, _SLICE)) == _SLICE:
-            self._core.call_later(0.0, partial(self._run, steps))
+        run_in_turns(self.subscriptions.channel_closed(channel.id), _SLICE, self._core.call_later)
 
     # What happens
 

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
+from broker.client.rebalance_notices import RebalanceNotices
 from broker.plan.version import PlanVersion
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from tests.clock import ManualClock
@@ -41,8 +42,16 @@ def data(*topics: str, model: str = "CLUSTERING", version: int = 1) -> ConsumerD
     )
 
 
-def test_a_join_notifies_all_members_and_a_repeated_heartbeat_nobody(clock: ManualClock) -> None:
+def registry(clock: ManualClock, *, notifies: bool = True) -> ConsumerRegistry:
+    """Return a registry whose members are told of each change at once."""
     consumers = ConsumerRegistry(clock, PlanVersion())
+    notices = RebalanceNotices(lambda: notifies, lambda seconds, callback: callback())
+    consumers.on_changed.append(notices.changed)
+    return consumers
+
+
+def test_a_join_notifies_all_members_and_a_repeated_heartbeat_nobody(clock: ManualClock) -> None:
+    consumers = registry(clock)
     one, two = FakeChannel(1), FakeChannel(2)
     assert consumers.register(member(one, clock), data("T"))
     assert consumers.register(member(two, clock), data("T"))
@@ -55,7 +64,7 @@ def test_a_join_notifies_all_members_and_a_repeated_heartbeat_nobody(clock: Manu
 
 
 def test_all_members_hear_when_the_topics_change(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock, PlanVersion())
+    consumers = registry(clock)
     one, two = FakeChannel(1), FakeChannel(2)
     for channel in (one, two):
         consumers.register(member(channel, clock), data("T"))
@@ -67,7 +76,7 @@ def test_all_members_hear_when_the_topics_change(clock: ManualClock) -> None:
 
 
 def test_newest_version_of_a_subscription_wins(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock, PlanVersion())
+    consumers = registry(clock)
     channel = FakeChannel(1)
     for version in (5, 9, 7):
         consumers.register(member(channel, clock), data("T", version=version))
@@ -77,7 +86,7 @@ def test_newest_version_of_a_subscription_wins(clock: ManualClock) -> None:
 
 
 def test_heartbeat_without_subscriptions_keeps_those_known(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock, PlanVersion())
+    consumers = registry(clock)
     channel = FakeChannel(1)
     consumers.register(member(channel, clock), data("T"))
     consumers.register(member(channel, clock), data(), with_subscriptions=False)
@@ -86,7 +95,7 @@ def test_heartbeat_without_subscriptions_keeps_those_known(clock: ManualClock) -
 
 @pytest.mark.parametrize("how", ["unregister", "close", "expire"])
 def test_a_leave_notifies_the_other_members(clock: ManualClock, how: str) -> None:
-    consumers = ConsumerRegistry(clock, PlanVersion())
+    consumers = registry(clock)
     one, two = FakeChannel(1), FakeChannel(2)
     consumers.register(member(two, clock), data("T"))
     clock.advance(100)
@@ -95,7 +104,7 @@ def test_a_leave_notifies_the_other_members(clock: ManualClock, how: str) -> Non
     if how == "unregister":
         consumers.unregister("CG", two)  # type: ignore[arg-type]
     elif how == "close":
-        consumers.channel_closed(two)  # type: ignore[arg-type]
+        list(consumers.channel_closed(two))  # type: ignore[arg-type]
     else:
         clock.advance(21)
         consumers.expire(120.0)
@@ -108,27 +117,27 @@ def test_a_leave_notifies_the_other_members(clock: ManualClock, how: str) -> Non
 
 
 def test_group_goes_with_its_last_member(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock, PlanVersion())
+    consumers = registry(clock)
     channel = FakeChannel(1)
     consumers.register(member(channel, clock), data("T"))
-    consumers.channel_closed(channel)  # type: ignore[arg-type]
-    consumers.channel_closed(channel)  # type: ignore[arg-type]
+    list(consumers.channel_closed(channel))  # type: ignore[arg-type]
+    list(consumers.channel_closed(channel))  # type: ignore[arg-type]
     assert consumers.group("CG") is None
     assert consumers.groups_subscribed_to("T") == set()
 
 
 def test_nobody_is_told_where_that_is_turned_off(clock: ManualClock) -> None:
-    silent = ConsumerRegistry(clock, PlanVersion(), lambda: False)
+    silent = registry(clock, notifies=False)
     channel = FakeChannel(1)
     silent.register(member(channel, clock), data("T"))
-    loud = ConsumerRegistry(clock, PlanVersion())
+    loud = registry(clock)
     loud.register(member(channel, clock), data("T"), notify=False)
     loud.register(member(FakeChannel(2), clock), data("T", model="BROADCASTING"))
     assert channel.notices == []
 
 
 def test_client_that_reconnects_counts_once(clock: ManualClock) -> None:
-    consumers = ConsumerRegistry(clock, PlanVersion())
+    consumers = registry(clock)
     old, new = FakeChannel(1), FakeChannel(2)
     consumers.register(member(old, clock, "me"), data("T"))
     clock.advance(1)
@@ -147,7 +156,7 @@ def test_producers_come_and_go(clock: ManualClock) -> None:
     for channel in (one, two, three):
         producers.register("PG", member(channel, clock))
     producers.unregister("PG", one)  # type: ignore[arg-type]
-    producers.channel_closed(two)  # type: ignore[arg-type]
+    list(producers.channel_closed(two))  # type: ignore[arg-type]
     assert [found.client_id for found in producers.members("PG")] == ["c3"]
     clock.advance(121)
     producers.expire(120.0)
@@ -165,7 +174,7 @@ class Unscanned(dict[str, Any]):
 
 
 def test_the_end_of_a_connection_looks_at_its_own_groups_alone(clock: ManualClock) -> None:
-    consumers, producers = ConsumerRegistry(clock, PlanVersion()), ProducerRegistry(clock)
+    consumers, producers = registry(clock), ProducerRegistry(clock)
     mine, other = FakeChannel(1), FakeChannel(2)
     for number in range(3):
         theirs = data("T")
@@ -175,24 +184,42 @@ def test_the_end_of_a_connection_looks_at_its_own_groups_alone(clock: ManualCloc
             producers.register(f"PG{number}", member(channel, clock))
     consumers._groups, producers._groups = Unscanned(consumers._groups), Unscanned(producers._groups)
     for _ in range(2):
-        consumers.channel_closed(mine)  # type: ignore[arg-type]
-        producers.channel_closed(mine)  # type: ignore[arg-type]
+        list(consumers.channel_closed(mine))  # type: ignore[arg-type]
+        list(producers.channel_closed(mine))  # type: ignore[arg-type]
     for number in range(3):
         group = consumers.group(f"CG{number}")
         assert group is not None and group.client_ids() == ["c2"]
         assert [one.client_id for one in producers.members(f"PG{number}")] == ["c2"]
-    for registry in (consumers, producers):
-        registry.channel_closed(other)  # type: ignore[arg-type]
-        assert len(registry._groups) == len(registry._names) == 0
+    for one in (consumers, producers):
+        list(one.channel_closed(other))  # type: ignore[arg-type]
+        assert len(one._groups) == len(one._names) == 0
 
 
 def test_a_connection_that_left_a_group_before_it_ends(clock: ManualClock) -> None:
-    consumers, producers = ConsumerRegistry(clock, PlanVersion()), ProducerRegistry(clock)
+    consumers, producers = registry(clock), ProducerRegistry(clock)
     channel = FakeChannel(1)
     consumers.register(member(channel, clock), data("T"))
     producers.register("PG", member(channel, clock))
     consumers.unregister("CG", channel)  # type: ignore[arg-type]
     producers.unregister("PG", channel)  # type: ignore[arg-type]
-    consumers.channel_closed(channel)  # type: ignore[arg-type]
-    producers.channel_closed(channel)  # type: ignore[arg-type]
+    list(consumers.channel_closed(channel))  # type: ignore[arg-type]
+    list(producers.channel_closed(channel))  # type: ignore[arg-type]
     assert not consumers._names and not producers._names
+
+
+def test_a_connection_leaves_its_groups_in_steps_also_those_that_expire_meanwhile(clock: ManualClock) -> None:
+    consumers, channel, other = registry(clock), FakeChannel(1), FakeChannel(2)
+    for number in range(3):
+        theirs = data("T")
+        theirs.group_name = f"CG{number}"
+        consumers.register(member(channel, clock), theirs)
+    steps = consumers.channel_closed(channel)  # type: ignore[arg-type]
+    next(steps)
+    assert [group.name for group in consumers.groups] == ["CG1", "CG2"]
+    clock.advance(121)
+    theirs.group_name = "CG2"
+    consumers.register(member(other, clock), theirs)
+    consumers.expire(120.0)
+    assert len(list(steps)) == 2
+    assert [(group.name, group.client_ids()) for group in consumers.groups] == [("CG2", ["c2"])]
+    assert consumers._names == {2: {"CG2"}}

@@ -101,7 +101,7 @@ class Changes:
         if self.chance.random() < 0.5:
             self.broker.consumers.unregister(group, listener)
         else:
-            self.broker.consumers.channel_closed(listener)
+            list(self.broker.consumers.channel_closed(listener))
 
     def topic(self, topic: str) -> None:
         pick = self.chance.choice

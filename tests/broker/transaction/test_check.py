@@ -111,7 +111,7 @@ def test_a_turn_writes_one_line_of_each_kind(tmp_path: Path, caplog: pytest.LogC
     for number in range(12):
         rig.prepare(f"K{number}")
     rig.turn()  # all are asked about
-    rig.producers.channel_closed(rig.channel)  # type: ignore[arg-type]
+    list(rig.producers.channel_closed(rig.channel))  # type: ignore[arg-type]
     for number in range(12, 20):
         rig.prepare(f"K{number}")
     caplog.clear()
@@ -133,7 +133,7 @@ def test_a_turn_writes_one_line_of_each_kind(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_without_a_producer_it_waits_and_counts(rig: Rig) -> None:
-    rig.producers.channel_closed(rig.channel)  # type: ignore[arg-type]
+    list(rig.producers.channel_closed(rig.channel))  # type: ignore[arg-type]
     rig.prepare("K")
     assert rig.turn() == []
     rig.join(rig.channel)
