@@ -4,7 +4,6 @@ A name counts in the namespace that it begins with.  Retry topics and dead-lette
 them along, and the limit of groups bounds them.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -20,9 +19,8 @@ from sprocket.remoting.message.message_type import DECIDING, MessageType, type_o
 from sprocket.remoting.message.namespaces import SEPARATOR, namespace_of
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
-# Properties with a value that decide the type of a message.
-_DECIDES: Final = re.compile(rf"(?:\A|\x02)({'|'.join(DECIDING)})\x01([^\x02]+)".encode())
-_TRANSACTION: Final = names.TRANSACTION_PREPARED.encode()
+# The properties that decide the type of a message, by their names.
+_DECIDING: Final = {name: f"{name}{names.NAME_END}".encode() for name in DECIDING}
 
 
 def brought_along(topic: str) -> bool:
@@ -41,12 +39,12 @@ def refusal(policy: NamespacePolicy, text: str, code: ResponseCode = ResponseCod
     return RequestError(code, f"namespace {policy.name}: {text}", Reason.NAMESPACE)
 
 
-def _decided(properties: bytes) -> frozenset[bytes]:
-    """Return the names of those properties of a message that decide its type."""
-    found = dict(_DECIDES.findall(properties))  # of several with the same name, the last
-    if found and found.get(_TRANSACTION, b"true").lower() != b"true":
-        del found[_TRANSACTION]
-    return frozenset(found)
+def _decided(properties: bytes, present: Mapping[str, bytes]) -> frozenset[str]:
+    """Return the names of those properties of a message, of all that are `present`, that decide its type."""
+    found = {name: names.find_last(properties, key) for name, key in present.items()}
+    if (found.get(names.TRANSACTION_PREPARED) or b"").lower() != b"true":
+        found[names.TRANSACTION_PREPARED] = None
+    return frozenset(name for name, value in found.items() if value)
 
 
 class SendLimits(msgspec.Struct, frozen=True):
@@ -77,11 +75,11 @@ class SendLimits(msgspec.Struct, frozen=True):
             return
         parsed = names.parse(properties)
         common = {name: parsed[name] for name in DECIDING if name in parsed}
-        names_any = any(name.encode() in content for name in DECIDING)
+        present = {name: key for name, key in _DECIDING.items() if key in content}
         # Distinct ones are few, so that a batch of thousands needs few decisions.
-        decided = {_decided(content[start:end]) for start, end in members} if names_any else {frozenset[bytes]()}
+        decided = {_decided(content[start:end], present) for start, end in members} if present else {frozenset[str]()}
         for own in decided:
-            self._check_type(({name.decode(): "true" for name in own} | common).get)
+            self._check_type((dict.fromkeys(own, "true") | common).get)
 
     def _check_type(self, value_of: Callable[[str], str | None]) -> None:
         policy, kind = self.policy, type_of(value_of)

@@ -4,7 +4,9 @@ Parsing all properties costs four times as much as finding one.  So only code th
 Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`, `messageProperties2String`, `MessageConst`.
 """
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from sprocket.remoting.codec.java_text import java_text
@@ -16,6 +18,8 @@ NAME_END_BYTES: Final = NAME_END.encode()
 NAME_END_OCTET: Final = ord(NAME_END)
 VALUE_END_BYTES: Final = VALUE_END.encode()
 VALUE_END_OCTET: Final = ord(VALUE_END)
+# Names whose expressions are kept: SQL filters bring names of clients.
+_MAX_PATTERNS: Final = 1024
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}".encode()
 
 TAGS: Final = "TAGS"
@@ -193,15 +197,15 @@ def own_unique_key(properties: bytes) -> str:
 def find_last(properties: bytes, name: bytes) -> bytes | None:
     """Return the last non-empty value of the property `name`, UTF-8, as in `parse`.  `name` ends with 0x01."""
     start = properties.rfind(name)
-    while start >= 0:
-        if not start or properties[start - 1] == VALUE_END_OCTET:
-            begin = start + len(name)
-            end = properties.find(VALUE_END_BYTES, begin)
-            value = properties[begin:] if end < 0 else properties[begin:end]
-            if value:
-                return value
-        start = properties.rfind(name, 0, start + len(name) - 1)
-    return None
+    if start < 0:
+        return None
+    end = properties.find(VALUE_END_BYTES, start)
+    begin, end = start + len(name), len(properties) if end < 0 else end
+    if begin < end and (not start or properties[start - 1] == VALUE_END_OCTET):
+        return properties[begin:end]
+    # One search of the rest, because a client may send thousands without a value.
+    found = _all_with_value(name).findall(b"\x02%b" % properties[:end])
+    return found[-1] if found else None
 
 
 def terminated(properties: bytes) -> bytes:
@@ -214,12 +218,17 @@ def without(properties: bytes, name: bytes) -> bytes:
 
     Source: RocketMQ 5.3.3, `MessageUtils.deleteProperty`.
     """
-    at = properties.find(name)
-    while at >= 0:
-        if at and properties[at - 1] != VALUE_END_OCTET:
-            at = properties.find(name, at + 1)
-            continue
-        end = properties.find(VALUE_END_BYTES, at)
-        properties = properties[:at] + (properties[end + 1 :] if end >= 0 else b"")
-        at = properties.find(name, at)
-    return properties
+    return _all_of(name).sub(b"", properties) if name in properties else properties
+
+
+@lru_cache(_MAX_PATTERNS)
+def _all_of(name: bytes) -> re.Pattern[bytes]:
+    """Return what finds all properties of a name with their ends: a fixed begin is searched fast."""
+    literal = re.escape(name)
+    return re.compile(rb"%b(?<![^\x02]%b)[^\x02]*\x02?" % (literal, literal))
+
+
+@lru_cache(_MAX_PATTERNS)
+def _all_with_value(name: bytes) -> re.Pattern[bytes]:
+    """Return what finds the values, not empty, of all properties of a name, in properties after a 0x02."""
+    return re.compile(rb"\x02%b([^\x02]+)" % re.escape(name))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sprocket.remoting.message.properties import encode, encode_copy, find, find_last, parse, parse_for_copy
+from sprocket.remoting.message.properties import encode, encode_copy, find, find_last, parse, parse_for_copy, without
 
 NAMES = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1)
 
@@ -28,6 +28,17 @@ def test_find_last_finds_what_parse_finds(pieces: list[str]) -> None:
     for name in ("a", "b", "ab"):
         found = find_last(text.encode(), name.encode() + b"\x01")
         assert (None if found is None else found.decode()) == parse(text).get(name)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "ab", "\x01", "\x02", "a\x01", "\x02a\x01", "a\x01b\x02"])))
+def test_without_leaves_all_properties_of_other_names(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    for name in ("a", "b", "ab"):
+        left = without(text.encode(), name.encode() + b"\x01").decode()
+        assert parse(left) == {key: value for key, value in parse(text).items() if key != name}
+        items = text.split("\x02")
+        kept = [item for item in items if not item.startswith(name + "\x01")]
+        assert [item for item in left.split("\x02") if item] == [item for item in kept if item]
 
 
 @pytest.mark.parametrize(
