@@ -43,16 +43,24 @@ _BYTES: Final = (Kind.BYTES_IN, Kind.BYTES_OUT)
 
 
 class Tally:
-    """What the buckets of one quota and kind have counted since the start; `exceeded` is what was over it."""
+    """What the buckets of one quota and kind have counted since the start; `exceeded` is what was over it.
 
-    __slots__ = ("exceeded", "used")
+    `counted` has what they have taken, so that the compiled kernel of sends adds to it in place.
+    """
+
+    __slots__ = ("counted", "exceeded")
 
     def __init__(self) -> None:
-        self.used = 0
+        self.counted = array("d", (0.0,))
         self.exceeded = 0
 
+    @property
+    def used(self) -> int:
+        """What they have taken."""
+        return int(self.counted[0])
 
-# Indexes of `Bucket.state`.
+
+# Indexes of `Bucket.state`; two more are the kernel's: whether bytes are counted, and a place in its last append.
 _LEVEL, _READ_AT_S, _RATE, _BURST, _IS_SOFT = range(5)
 
 
@@ -61,10 +69,10 @@ class Bucket:
 
     `of` names the resource in texts.  A soft bucket counts in `tally.exceeded` what is over the limit, and admits it.
     `state` has the numbers that change, so that the compiled kernel of sends reads and changes them in place, as
-    `left` and `take` do.  `now_s` is the clock.
+    `left` and `take` do.  So it does with `counted`, that of the tally.  `now_s` is the clock.
     """
 
-    __slots__ = ("__weakref__", "_pace", "counts_bytes", "kind", "now_s", "of", "state", "tally")
+    __slots__ = ("__weakref__", "_pace", "counted", "counts_bytes", "kind", "now_s", "of", "state", "tally")
 
     def __init__(
         self, of: str, kind: Kind, rate: float, burst: float, clock: Clock, tally: Tally, *, is_soft: bool = False
@@ -72,10 +80,10 @@ class Bucket:
         self.of = of
         self.kind = kind
         self.counts_bytes = kind in _BYTES
-        self.tally = tally
+        self.tally, self.counted = tally, tally.counted
         self.now_s = clock.monotonic
         self._pace = RefusalPace()
-        self.state = array("d", (burst, clock.monotonic(), rate, burst, is_soft))
+        self.state = array("d", (burst, clock.monotonic(), rate, burst, is_soft, self.counts_bytes, 0))
 
     @property
     def rate(self) -> float:
@@ -95,7 +103,7 @@ class Bucket:
     def configure(self, rate: float, burst: float, tally: Tally, *, is_soft: bool) -> None:
         """Change the limit.  Debt stays, at the new rate; a soft limit that becomes hard begins with none."""
         self._refill()
-        state, self.tally = self.state, tally
+        state, self.tally, self.counted = self.state, tally, tally.counted
         state[_LEVEL] = min(state[_LEVEL], burst)
         state[_RATE], state[_BURST], state[_IS_SOFT] = rate, burst, is_soft
 
@@ -123,7 +131,7 @@ class Bucket:
 
         What has come since the last look is added later, so a bucket that was full may hold that much more.
         """
-        self.tally.used += count
+        self.counted[0] += count
         self.state[_LEVEL] -= count
         if self.state[_IS_SOFT] and self._refill() < 0:
             self.tally.exceeded += ceil(-self.state[_LEVEL])

@@ -24,7 +24,7 @@ from sprocket.engine.store.layout cimport (
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
 from sprocket.engine.store.record_writer cimport HOST_BYTES, RecordHead, java_hash, put, put_head, put_seal
-from sprocket.engine.broker.quota_levels cimport IS_SOFT, LEVEL, tokens_left
+from sprocket.engine.broker.quota_levels cimport COUNTS_BYTES, IS_SOFT, LEVEL, PLACE, tokens_left
 from sprocket.engine.broker.send_kinds cimport (
     HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, put_added,
     put_base64, put_handle,
@@ -597,16 +597,17 @@ cdef class SendTurn:
 
     cdef int meter_at(self, bucket) except -1:
         """Return the index of the meter of a bucket, which is asked once in a turn."""
-        cdef int i
-        for i in range(self.meter_count):
-            if self.buckets[i] is bucket:
-                return i
+        cdef array levels = bucket.state
+        cdef double *state = levels.data.as_doubles
+        cdef int i = <int> state[PLACE]
+        if i < self.meter_count and self.meters[i].state == state:
+            return i
         cdef Meter *meter = &self.meters[self.meter_count]
-        cdef array state = bucket.state
         if not self.meter_count:
             self.quota_now_s = bucket.now_s()
-        meter.state, meter.used, meter.counts_bytes = state.data.as_doubles, 0, bucket.counts_bytes
-        meter.left = tokens_left(meter.state, self.quota_now_s)
+        meter.state, meter.used, meter.counts_bytes = state, 0, state[COUNTS_BYTES] != 0
+        meter.left = tokens_left(state, self.quota_now_s)
+        state[PLACE] = self.meter_count
         self.buckets.append(bucket)
         self.meter_count += 1
         return self.meter_count - 1
@@ -648,6 +649,7 @@ cdef class SendTurn:
         """Take from the buckets what the sends of this turn cost."""
         cdef int i
         cdef Meter *meter
+        cdef array counted
         self.end_run()
         for i in range(self.meter_count):
             meter = &self.meters[i]
@@ -658,7 +660,8 @@ cdef class SendTurn:
                 bucket.take(meter.used)
             else:
                 meter.state[LEVEL] -= meter.used
-                bucket.tally.used += meter.used
+                counted = bucket.counted
+                counted.data.as_doubles[0] += meter.used
 
     # Half and timed messages
 

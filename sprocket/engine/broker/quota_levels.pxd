@@ -10,6 +10,8 @@ cdef enum:
     RATE
     BURST
     IS_SOFT
+    COUNTS_BYTES
+    PLACE  # of the bucket among those of an append
 
 
 cdef inline int64_t tokens_left(double *state, double now_s) noexcept nogil:
