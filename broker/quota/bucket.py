@@ -59,6 +59,10 @@ class Tally:
         """What they have taken."""
         return int(self.counted[0])
 
+    def exceed(self, count: int) -> None:
+        """Count what was over the limit."""
+        self.exceeded += count
+
 
 # Indexes of `Bucket.state`; two more are the kernel's: whether bytes are counted, and a place in its last append.
 _LEVEL, _READ_AT_S, _RATE, _BURST, _IS_SOFT = range(5)
@@ -134,7 +138,7 @@ class Bucket:
         self.counted[0] += count
         self.state[_LEVEL] -= count
         if self.state[_IS_SOFT] and self._refill() < 0:
-            self.tally.exceeded += ceil(-self.state[_LEVEL])
+            self.tally.exceed(ceil(-self.state[_LEVEL]))
             self.state[_LEVEL] = 0.0
 
     def slow_s(self) -> float:

@@ -227,7 +227,7 @@ class Quotas:
                 is_used_up = bucket.wait_s() > 0
                 bucket.take(count)
                 if is_used_up:
-                    bucket.tally.exceeded += count
+                    bucket.tally.exceed(count)
                     self._slow(channel, bucket.wait_s())
 
     def worked(self, channel: FramesChannel, seconds: float) -> None:
@@ -261,7 +261,7 @@ class Quotas:
 
     def exceeded(self, bucket: Bucket, request: Request[Any], count: int = 1) -> None:
         """Count a request that a quota refuses or delays, write a line, and read its connection more slowly."""
-        bucket.tally.exceeded += count
+        bucket.tally.exceed(count)
         text, (host, port) = str(bucket), request.channel.peer
         # Limited for each quota: otherwise one with many senders would hide the others.
         peer_lines.warning(
