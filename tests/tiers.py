@@ -123,6 +123,7 @@ _FILES: Final = {
     "tests/client/consume/test_inbox.py": _QUICK,
     "tests/client/rebalance/test_offset_store.py": _QUICK,
     "tests/client/pop/test_pop_targets.py": _QUICK,
+    "tests/client/pop/test_done_messages.py": _QUICK,
     "tests/client/pop/test_popped_message.py": _QUICK,
     "tests/client/pull/test_process_queue.py": _QUICK,
     "tests/client/send/test_queue_choice.py": _QUICK,

@@ -191,6 +191,8 @@ class LiteConsumer(SimpleConsumer):
     # Order
 
     async def _put(self, batch: list[PoppedMessage]) -> None:
+        # Repeats are given again: they and what follows them replace what the broker delivered before.
+        self._renewal.hold(batch)
         for given_up in self._lite_ready.extend(batch):
             await self._renewal.release(given_up)
 

@@ -28,6 +28,7 @@ from sprocket.client.consume.subscription import Topics, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.consume.workers import GRACE_S, RUN_HAS_ALL, Workers, sigterm_stops
 from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage, PermissionDenied
+from sprocket.client.pop.done_messages import DoneMessages
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop.pop_subject import PopHandler, PopSubject
 from sprocket.client.pop.pop_targets import PopTargets
@@ -64,6 +65,7 @@ class PopSettings:
     pop_threshold_for_queue: int = 96  # maximum number of messages that an iteration or `run` holds
     poll_time_s: float = 15.0  # how long a broker holds a pop that finds nothing
     renew_limit_s: float = 15 * 60.0  # consumeTimeout: a message in work is renewed up to this time
+    remember_s: float = 0.0  # after an acknowledgement, its message is not given again for this time
 
     def __post_init__(self) -> None:
         """Raises IllegalArgument."""
@@ -76,6 +78,7 @@ _CHECKS = {
     "pop_threshold_for_queue": arguments.at_least(1),
     "poll_time_s": arguments.seconds,
     "renew_limit_s": arguments.timeout,
+    "remember_s": arguments.seconds,
 }
 
 
@@ -112,8 +115,8 @@ class SimpleConsumer:
                 async with message.process():
                     ...
 
-    A message that is not acknowledged within its invisible time is redelivered to any member of the group.  Brokers
-    need RocketMQ 5.
+    A message that is not acknowledged within its invisible time is redelivered to any member of the group.  An
+    iteration and `run` do not give a message again that the application still has.  Brokers need RocketMQ 5.
     """
 
     # State before `start`.
@@ -154,6 +157,7 @@ class SimpleConsumer:
         if not self._subscriptions:
             raise IllegalMessage("a SimpleConsumer has at least one topic")
         self._renewal = self._new_renewal(clock)
+        self._done = DoneMessages(clock.monotonic, self._settings.remember_s)
         self._subject = PopSubject(
             group, ";".join(arguments.addresses("namesrv", client.namesrv)), self._subscriptions,
             self._renewal.held, clock.monotonic,
@@ -306,20 +310,26 @@ class SimpleConsumer:
         *,
         invisible: timedelta | float | None = None,
         wait_s: float | None = None,
+        renew: bool = False,
     ) -> list[PoppedMessage]:
         """Return up to `max_messages` of one broker, at most 32; an empty list if there are none for `wait_s`.
 
         They are invisible to others for `invisible`, a timedelta or s (`pop_invisible_time_s` by default); `ack` or
-        `extend` them within that.  `wait_s` is `poll_time_s` by default, 0 does not wait.
+        `extend` them within that.  With `renew` they are renewed as those of an iteration, and an empty list may come
+        early.  `wait_s` is `poll_time_s` by default, 0 does not wait.
         Raises TopicNotFound, NameServerUnreachable, BrokerRefused if no broker could be asked, ClientClosed.
         """
         await self._first_use()
         arguments.whole("max_messages", max_messages, 1, MAX_POP_NUMS)
         invisible_s = arguments.timeout_or("invisible", invisible, self._settings.pop_invisible_time_s)
         wait_s = arguments.wait_or("wait_s", wait_s, self._settings.poll_time_s) or 0.0
+        arguments.switch("renew", renew)
         received = self._take_left_over(max_messages)
         if not received:
             received = await self._targets.receive(max_messages, invisible_s, wait_s)
+        # No wait from here on: a caller that is cancelled there would lose what is renewed.
+        if renew:
+            received = self._hold_new(received)
         if self._tracing is not None:
             self._tracing.taken(received)
         return received
@@ -333,6 +343,28 @@ class SimpleConsumer:
                 kept.append(popped)
         return kept
 
+    def _hold_new(self, batch: list[PoppedMessage]) -> list[PoppedMessage]:
+        """Renew `batch`; return it without messages that are in work here already, or that were acknowledged."""
+        new = []
+        for popped in batch:
+            if self._renewal.has_earlier(popped) or popped in self._done:
+                self._instance.spawn(self._settle_repeat(popped))
+            else:
+                self._renewal.hold([popped])
+                new.append(popped)
+        return new
+
+    async def _settle_repeat(self, popped: PoppedMessage) -> None:
+        """Acknowledge `popped`; if its message is in work, that keeps the newer of the two handles."""
+        if not await self._renewal.take_over(popped) and popped not in self._done:
+            return  # the application rejected the message meanwhile
+        try:
+            await self._pops.ack(popped)
+        except SprocketError as error:
+            logger.info("event=repeat_not_acknowledged message=%r reason=%r", popped, str(error))
+        else:
+            self._done.acknowledged(popped)
+
     # Acknowledging and renewing
 
     async def ack(self, popped: PoppedMessage) -> None:
@@ -343,8 +375,10 @@ class SimpleConsumer:
         """
         _check_popped(popped)
         mark_settled(popped)
+        self._done.add(popped)
         await self._released(popped)
         await self._pops.ack(popped)
+        self._done.acknowledged(popped)
         self._trace_end(popped, is_success=True)
 
     def _trace_end(self, popped: PoppedMessage, *, is_success: bool) -> None:
@@ -360,6 +394,7 @@ class SimpleConsumer:
             _check_popped(popped)
         for popped in listed:
             mark_settled(popped)
+            self._done.add(popped)
             await self._released(popped)
             if popped.handle.is_ordered:
                 single.append(popped)
@@ -370,6 +405,7 @@ class SimpleConsumer:
             *(self._pops.ack(popped) for popped in single),
         )
         for popped in listed:
+            self._done.acknowledged(popped)
             self._trace_end(popped, is_success=True)
 
     async def extend(self, popped: PoppedMessage, invisible: timedelta | float | None = None) -> None:
@@ -580,13 +616,12 @@ class SimpleConsumer:
             if over is not None:
                 logger.info("event=pop_recovered target=%r after_s=%.1f failures=%d", target, *over)
             if popped:
-                self._renewal.hold(popped)
                 await self._put(popped)
                 self._arrived.set()
 
     async def _put(self, batch: list[PoppedMessage]) -> None:
-        """Keep messages for the iteration."""
-        self._ready.extend(batch)
+        """Renew messages, and keep them for the iteration."""
+        self._ready.extend(self._hold_new(batch))
 
     async def _known_targets(self) -> list[Target]:
         try:

@@ -13,7 +13,6 @@ A message is acknowledged after its actor returned.  Those of a worker that dies
 is over, so there are no delay queues.  What Dramatiq gives up after its retries goes to the dead letters of the group.
 """
 
-import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
@@ -30,6 +29,7 @@ from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
 from sprocket.common.errors import SprocketError
 from sprocket.common.extras import missing_package
 from sprocket.contrib.blocking_connection import BlockingConnection
+from sprocket.contrib.pops import task_pops
 
 try:
     import dramatiq
@@ -60,8 +60,7 @@ class SprocketBroker(Broker):
         """
         super().__init__(middleware=middleware)
         self._prefix = prefix
-        # A worker holds what Dramatiq asks for, however long its actors take.
-        self._settings = replace(settings or PopSettings(), renew_limit_s=sys.maxsize)
+        self._settings = task_pops(settings or PopSettings())
         self._connection = BlockingConnection(lambda: connect(namesrv, client=client), topic_queue_nums)
 
     def close(self) -> None:
@@ -140,7 +139,7 @@ class SprocketConsumer(Consumer):
             return Popped(popped)
         except DecodeError:
             # No worker will ever read it.
-            shared_loop.call(self._consumer.dead_letter(popped, "not a message of Dramatiq"))
+            self._settle(self._consumer.dead_letter(popped, "not a message of Dramatiq"))
             return None
 
     def ack(self, message: MessageProxy) -> None:

@@ -7,7 +7,7 @@ from sprocket.client.message import Message
 from sprocket.common.clock import Clock, SystemClock
 from sprocket.common.extras import missing_package
 from sprocket.outbox.row import new_row
-from sprocket.outbox.statements import CREATE_LOCKS, NO_SLOTS, TABLE, key_lock
+from sprocket.outbox.statements import CREATE_LOCKS, LOCKS, NO_SLOTS, TABLE, key_lock
 
 try:
     import sqlalchemy as sa
@@ -27,11 +27,11 @@ def _text(max_chars: int) -> sa.types.TypeEngine[str]:
     return sa.String(max_chars).with_variant(mysql.VARCHAR(max_chars, collation="utf8mb4_bin"), *_MYSQL)
 
 
-def outbox_table(metadata: sa.MetaData) -> sa.Table:
+def outbox_table(metadata: sa.MetaData, *, with_locks: bool = False) -> sa.Table:
     """Return the table as part of `metadata`, for `create_all` and migrations of Alembic.
 
-    In MySQL, `create_all` also makes the table of locks; a migration executes `statements.CREATE_LOCKS`.  That table
-    is not in `metadata`, so an `include_name` keeps `alembic revision --autogenerate` from dropping it.
+    MySQL needs the table of locks, too: `create_all` makes it, and with `with_locks` it is in `metadata`, so that
+    `alembic revision --autogenerate` creates it.  Its rows are inserted by `create_all`, or by a relay that starts.
     """
     number, long_text = sa.BigInteger(), sa.Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
     table = sa.Table(
@@ -54,7 +54,11 @@ def outbox_table(metadata: sa.MetaData) -> sa.Table:
         mariadb_engine="InnoDB",
         mariadb_charset="utf8mb4",
     )
-    sa.event.listen(table, "after_create", _create_locks)
+    locks = table
+    if with_locks:
+        slot = sa.Column("slot", sa.Integer(), primary_key=True, autoincrement=False)
+        locks = sa.Table(LOCKS, metadata, slot, mysql_engine="InnoDB", mariadb_engine="InnoDB")
+    sa.event.listen(locks, "after_create", _create_locks)
     return table
 
 

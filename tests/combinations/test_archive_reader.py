@@ -103,7 +103,7 @@ def _spark(site: Site) -> list[bytes]:
 
 async def _proxy_serves(site: Site, reader: Broker, traffic: Traffic) -> None:
     """All messages come through a proxy, by either protocol, and a send is refused."""
-    async with proxy_at(site, reader) as (proxy, client):
+    async with proxy_at(site.written, reader.config.store.store_path_root_dir) as (proxy, client):
         if site.written.guard.proxy.get("authenticationEnabled"):
             unsigned = await client.receive(TOPIC, "grpc-readers", wait_s=1)
             assert [part.status.code for part in unsigned if part.HasField("status")] == [wire.UNAUTHORIZED]

@@ -1,4 +1,4 @@
-"""Functions with TLS, tokens and a namespace, direct and through a proxy, while a master is replaced or rests.
+"""Functions behind every guard, in a namespace or not, direct and through a proxy, while a master is replaced or rests.
 
 Each input has one effect: an output, or a dead letter.
 """
@@ -22,11 +22,13 @@ from sprocket.common.clock import SystemClock
 from sprocket.functions import Context, Function, FunctionHost, Retries, create_topics, function
 from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.message.namespaces import with_namespace
 from sprocket.remoting.renewed_token import RenewedToken
 from tests.acl.tokens.makers import key, key_files, token
-from tests.combinations.profiles import ACTING, CONTROLLER, USERS_AND_TLS
-from tests.combinations.site import Site, site_at
+from tests.combinations.profiles import ACTING, CONTROLLER, DLEDGER, GUARDS, USERS_AND_TLS, Guard, Written, write
+from tests.combinations.site import site_at
+from tests.combinations.test_killed_tables import killed_master, launch, master_of
 from tests.combinations.test_matrix import proxy_at
 from tests.combinations.traffic import Traffic
 
@@ -34,6 +36,7 @@ pytestmark = pytest.mark.timeout(180)
 
 _NAMESPACE = "shop|orders"
 _ACCOUNT = with_namespace(_NAMESPACE, "app")
+_PASSWORD = "a password of app"
 _KEYS = 4
 _INPUTS = 240
 _TOKEN_LIFE_S = 8
@@ -62,28 +65,32 @@ def counting(name: str) -> Function:
     return count
 
 
+_NAMES = ("direct", "proxied")
+_FUNCTIONS = [counting(name) for name in _NAMES]
+
+
 @asynccontextmanager
-async def _admin_of(site: Site) -> AsyncIterator[AdminClient]:
-    client = site.written.client
+async def _admin_of(written: Written) -> AsyncIterator[AdminClient]:
+    client = written.client
     async with AdminClient(client.namesrv, credentials=client.credentials, tls=client.tls) as admin:
         yield admin
 
 
-async def _prepare(site: Site, functions: list[Function]) -> None:
-    """Give the tenant's account its rights at every server, and create the topics of its functions."""
+async def _prepare(written: Written, functions: list[Function], namespace: str, *, with_account: bool) -> None:
+    """Create the topics of functions; give the account of a tenant its rights at every server."""
     entry = PolicyEntryInfo(f"Namespace:{_NAMESPACE}", ["All"], None, "Allow")
     acl = AclInfo(f"User:{_ACCOUNT}", [PolicyInfo(None, [entry])])
-    async with _admin_of(site) as admin:
-        while len(masters := await admin.masters(None)) < len(site.written.groups):
+    async with _admin_of(written) as admin:
+        while len(masters := await admin.masters(None)) < len(written.groups):
             await asyncio.sleep(0.05)
-        for server in [*admin.name_servers, *masters]:
-            await admin.create_user(server, UserInfo(_ACCOUNT, "a password that nobody uses"))
+        for server in [*admin.name_servers, *masters] if with_account else ():
+            await admin.create_user(server, UserInfo(_ACCOUNT, _PASSWORD))
             await admin.create_acl(server, acl)
         for declared in functions:
             for topic in (*declared.inputs, declared.output or ""):
                 for master in masters:
-                    await admin.create_topic(master, TopicConfig(with_namespace(_NAMESPACE, topic), 1, 1))
-            await _often(lambda declared=declared: create_topics(admin, [declared], _NAMESPACE))  # type: ignore[misc]
+                    await admin.create_topic(master, TopicConfig(with_namespace(namespace, topic), 1, 1))
+            await _often(lambda declared=declared: create_topics(admin, [declared], namespace))  # type: ignore[misc]
 
 
 async def _often(attempt: Callable[[], Awaitable[None]]) -> None:
@@ -106,28 +113,28 @@ async def _feed(mq: sprocket.Connection, topic: str, done: asyncio.Event) -> Non
             done.set()
 
 
-async def _stored(admin: AdminClient, name: str) -> tuple[int, int]:
+async def _stored(admin: AdminClient, name: str, namespace: str) -> tuple[int, int]:
     """Return how many outputs and dead letters there are."""
     counts = []
     for topic in (f"{name}Out", f"%DLQ%{name}"):
-        table = (await admin.topic_stats(with_namespace(_NAMESPACE, topic))).offset_table
+        table = (await admin.topic_stats(with_namespace(namespace, topic))).offset_table
         counts.append(sum(one.max_offset for one in table.values()))
     return counts[0], counts[1]
 
 
-async def _await_effects(site: Site, name: str) -> None:
-    async with asyncio.timeout(90), _admin_of(site) as admin:
+async def _await_effects(written: Written, name: str, namespace: str) -> None:
+    async with asyncio.timeout(90), _admin_of(written) as admin:
         stored = 0
         while stored < _INPUTS:
             with contextlib.suppress(ClientError):
-                stored = sum(await _stored(admin, name))
+                stored = sum(await _stored(admin, name, namespace))
             await asyncio.sleep(0.05)
 
 
-async def _check_effects(site: Site, mq: sprocket.Connection, name: str) -> None:
+async def _check_effects(written: Written, mq: sprocket.Connection, name: str, namespace: str) -> None:
     """Each input has one effect, and the state of each key has those of its outputs alone."""
-    async with _admin_of(site) as admin:
-        outputs, dead = await _stored(admin, name)
+    async with _admin_of(written) as admin:
+        outputs, dead = await _stored(admin, name, namespace)
     assert (outputs, dead) == (_INPUTS - _INPUTS // 10, _INPUTS // 10)
     by_key: dict[str, list[Counted]] = defaultdict(list)
     async with (
@@ -158,42 +165,81 @@ async def test_each_input_of_a_tenants_function_has_one_effect(tmp_path: Path, p
         now_s = SystemClock().wall_ms() / 1000
         return token(signer, now_s, _ACCOUNT, life_s=_TOKEN_LIFE_S, token_id=f"t{now_s}")
 
-    names = ("direct", "proxied")
-    functions = [counting(name) for name in names]
     async with site_at(tmp_path, profile, guard) as site:
-        await _prepare(site, functions)
+        await _prepare(site.written, _FUNCTIONS, _NAMESPACE, with_account=True)
         await Traffic(site.written.client).send("before", site.written.groups)  # its slave is in sync
         group = site.written.groups[0]
         first, other = site.master(group), site.master(site.written.groups[1])
         own = replace(site.written.client, namespace=_NAMESPACE, credentials=RenewedToken(fetch))
-        async with sprocket.connect(client=own) as mq, proxy_at(site, other.broker) as (proxy, _):
-            through = replace(own, namesrv=f"127.0.0.1:{proxy.remoting.listeners[0].port}")
-            hosts = [
-                FunctionHost(declared, settings, pytest.fail)
-                for declared, settings in zip(functions, (own, through), strict=True)
-            ]
-            halves = [asyncio.Event() for _ in names]
-            feeding = [
-                asyncio.create_task(_feed(mq, f"{name}In", half)) for name, half in zip(names, halves, strict=True)
-            ]
-            try:
-                for host in hosts:
-                    await host.start()
-                for half in halves:
-                    await half.wait()
-                await first.stop()
-                if profile == ACTING:
-                    await first.start()
-                await asyncio.gather(*feeding)
-                await asyncio.gather(*(_await_effects(site, name) for name in names))
-            finally:
-                for task in feeding:
-                    task.cancel()
-                for host in hosts:
-                    await host.close()
-            assert profile == ACTING or site.master(group) is not first
-            for name in names:
-                await _check_effects(site, mq, name)
+
+        async def replace_master() -> None:
+            await first.stop()
+            if profile == ACTING:
+                await first.start()
+
+        await _count_while(site.written, own, other.broker.config.store.store_path_root_dir, replace_master)
+        assert profile == ACTING or site.master(group) is not first
+
+
+async def _count_while(
+    written: Written, own: ClientSettings, accounts: Path, disturb: Callable[[], Awaitable[None]]
+) -> None:
+    """Let both functions count inputs; `disturb` when half of them are sent.
+
+    The proxy has the accounts of a broker, whose store is `accounts`.
+    """
+    async with sprocket.connect(client=own) as mq, proxy_at(written, accounts) as (proxy, _):
+        through = replace(own, namesrv=f"127.0.0.1:{proxy.remoting.listeners[0].port}")
+        hosts = [
+            FunctionHost(declared, settings, pytest.fail)
+            for declared, settings in zip(_FUNCTIONS, (own, through), strict=True)
+        ]
+        halves = [asyncio.Event() for _ in _NAMES]
+        feeding = [asyncio.create_task(_feed(mq, f"{name}In", half)) for name, half in zip(_NAMES, halves, strict=True)]
+        try:
+            for host in hosts:
+                await host.start()
+            for half in halves:
+                await half.wait()
+            await disturb()
+            await asyncio.gather(*feeding)
+            await asyncio.gather(*(_await_effects(written, name, own.namespace) for name in _NAMES))
+        finally:
+            for task in feeding:
+                task.cancel()
+            for host in hosts:
+                await host.close()
+        for name in _NAMES:
+            await _check_effects(written, mq, name, own.namespace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("namespace", ["", _NAMESPACE], ids=["whole", "tenant"])
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+@pytest.mark.parametrize("profile", [CONTROLLER, DLEDGER])
+async def test_each_input_has_one_effect_when_the_master_is_killed(
+    tmp_path: Path, profile: str, guard: Guard, namespace: str
+) -> None:
+    written = write(tmp_path, profile, guard)
+    cluster, group = written.cluster, written.groups[0]
+    has_account = bool(namespace) and "authenticationEnabled" in guard.broker
+    own = replace(written.client, namespace=namespace)
+    if has_account:
+        own = replace(own, credentials=Credentials(_ACCOUNT, _PASSWORD))
+    try:
+        await asyncio.to_thread(launch, cluster, list(cluster.members))
+        await _prepare(written, _FUNCTIONS, namespace, with_account=has_account)
+        await Traffic(written.client).send("before", written.groups)
+        address = await master_of(written, group)
+        other = next(one for one in cluster.members if one.is_broker and one.address != address)
+
+        async def kill() -> None:
+            await killed_master(written, group)
+
+        await _count_while(written, own, cluster.directory / "data" / other.name / "store", kill)
+        assert await master_of(written, group) != address
+    finally:
+        await asyncio.to_thread(cluster.stop, lambda _: None)
 
 
 def test_grpc_is_refused_by_name() -> None:

@@ -27,7 +27,7 @@ from sprocket.metrics.settings import ExporterType
 from sprocket_cli.server.server_config import proxy_configuration
 from store.backup.backup import Backup
 from store.backup.restore import restore
-from tests.combinations.profiles import CONTROLLER, DLEDGER, GUARDS, OPERATOR, PROFILES, Guard
+from tests.combinations.profiles import CONTROLLER, DLEDGER, GUARDS, OPERATOR, PROFILES, Guard, Written
 from tests.combinations.site import Site, site_at
 from tests.combinations.traffic import TOPIC, Traffic, is_refused
 from tests.dashboard.rig import running as running_dashboard
@@ -80,13 +80,12 @@ async def _dashboard_shows(site: Site) -> None:
 
 
 @asynccontextmanager
-async def proxy_at(site: Site, broker: Broker) -> AsyncIterator[tuple[Proxy, GrpcClient]]:
-    """A proxy with its own part of the guard and the accounts of `broker`, and a client for its gRPC port."""
-    written = site.written
+async def proxy_at(written: Written, store: Path) -> AsyncIterator[tuple[Proxy, GrpcClient]]:
+    """A proxy with its own part of the guard and the accounts of a broker, by its store; a client for its gRPC port."""
     given = {
         "namesrvAddr": written.cluster.namesrv, "bindAddress": "127.0.0.1", "grpcServerPort": "0",
         "remotingListenPort": "0", "tlsServerMode": "disabled", "grpcShutdownTimeSeconds": "0",
-        "authConfigPath": str(broker.config.store.store_path_root_dir / "config"),
+        "authConfigPath": str(store / "config"),
         **written.guard.proxy,
     }  # fmt: skip
     keys = written.cluster.tls
@@ -112,7 +111,10 @@ async def proxy_at(site: Site, broker: Broker) -> AsyncIterator[tuple[Proxy, Grp
 
 
 async def _proxy_serves(site: Site, traffic: Traffic) -> None:
-    async with proxy_at(site, site.master(site.written.groups[0]).broker) as (proxy, client):
+    async with proxy_at(site.written, site.master(site.written.groups[0]).broker.config.store.store_path_root_dir) as (
+        proxy,
+        client,
+    ):
         if site.written.guard.proxy.get("authenticationEnabled"):
             assert (await client.send(TOPIC, "unsigned")).status.code == wire.UNAUTHORIZED
             signed(client, OPERATOR.access_key, OPERATOR.secret_key)

@@ -16,6 +16,7 @@ import pytest
 
 from sprocket import IllegalArgument, Message
 from sprocket.testing import Broker
+from tests.contrib.redelivery import lost_renewals
 
 pytest.importorskip("django", reason="Django is not installed: pip install 'sprocket-mq[django]'")
 
@@ -154,6 +155,29 @@ def test_a_killed_worker_loses_no_task_and_repeats_only_those_that_ran(shop: Sho
     assert begun - ended <= twice <= begun
     assert len(twice) <= 4
     assert {result.attempts for result in results} <= {1, 2}
+
+
+def test_a_task_that_runs_while_its_message_is_delivered_again_is_not_run_twice(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sprocket.contrib.django.worker import Worker
+
+    delivered_again = lost_renewals(monkeypatch)
+    held = shop.tasks.hold.enqueue(str(tmp_path / "file"))
+
+    async def work() -> None:
+        running = asyncio.create_task(Worker(shop.backend, ["default"], 2, "w").run())
+        assert await asyncio.to_thread(delivered_again.wait, 60)
+        last = await asyncio.to_thread(shop.tasks.add.enqueue, 1, 1)
+        await asyncio.to_thread(shop.ended, last)
+        (tmp_path / "file").touch()
+        await asyncio.to_thread(shop.ended, held)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(work())
+    assert shop.lines() == ["begin", "add 1 1"]
+    assert held.attempts == 1
 
 
 def test_a_task_that_was_committed_but_not_sent_is_sent_by_a_worker(shop: Shop) -> None:

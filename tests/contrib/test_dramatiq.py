@@ -16,6 +16,7 @@ import dramatiq  # after the check
 from dramatiq.errors import ConnectionClosed, QueueNotFound
 
 from sprocket.contrib.dramatiq import SprocketBroker
+from tests.contrib.redelivery import lost_renewals
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,34 @@ def test_what_was_not_acknowledged_is_delivered_to_another_worker(broker: Sprock
     for message in again:
         second.ack(message)
     second.close()
+
+
+def test_an_actor_that_runs_while_its_message_is_delivered_again_is_not_run_twice(
+    broker: SprocketBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    delivered_again = lost_renewals(monkeypatch)
+
+    @dramatiq.actor(broker=broker, queue_name="held")
+    def wait(what: str) -> None:
+        begun.append(what)
+        if what == "first":
+            assert delivered_again.wait(60)
+
+    wait.send("first")
+    worker = work(broker)
+    try:
+        assert delivered_again.wait(60)
+        wait.send("last")
+        deadline = time.monotonic() + 60
+        while len(begun) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        worker.stop()
+    assert begun == ["first", "last"]
+    after = broker.consume("held", timeout=6_000)
+    assert next(after) is None  # all deliveries are acknowledged
+    after.close()
 
 
 def test_what_is_given_up_or_foreign_goes_to_the_dead_letters(broker: SprocketBroker, servers: Broker) -> None:

@@ -12,6 +12,7 @@ import pytest
 from sprocket import ConsumeFrom, IllegalArgument, Message, sync
 from sprocket.testing import Broker
 from sprocket_cli.processes.tls_folder import HOSTS, TlsFolder
+from tests.contrib.redelivery import lost_renewals
 
 kombu = pytest.importorskip("kombu", reason="kombu is not installed: pip install 'sprocket-mq[celery]'")
 
@@ -99,6 +100,25 @@ def test_a_worker_that_waits_longer_than_the_visibility_timeout_keeps_its_messag
         second = Drain(other, queue)
         assert second.until(1, within_s=6) == []
         drain.held[0].ack()
+
+
+def test_a_message_in_work_that_is_delivered_again_is_not_given_twice(
+    servers: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = kombu.Queue("held", kombu.Exchange("held"), "held")
+    delivered_again = lost_renewals(monkeypatch)
+    with connection(servers, visibility_timeout=2) as conn, connection(servers, visibility_timeout=2) as other:
+        publish(conn, queue, "first")
+        drain = Drain(conn, queue)
+        drain.until(1)
+        with drain._consumer:
+            assert delivered_again.wait(60)
+            publish(conn, queue, "last")
+            drain.until(2)
+        assert drain.got == ["first", "last"]
+        for message in drain.held:
+            message.ack()
+        assert Drain(other, queue).until(1, within_s=6) == []
 
 
 def test_every_queue_of_a_fanout_exchange_gets_a_copy_from_its_declaration_on(servers: Broker) -> None:

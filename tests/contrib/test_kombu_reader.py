@@ -1,6 +1,6 @@
 """The reader of a queue, with a consumer in memory."""
 
-import asyncio
+import json
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -20,7 +20,6 @@ from sprocket.remoting.message.pop_extra_info import NORMAL, PopHandle
 from tests.clock import ManualClock
 
 _TASK = b'{"body": "", "properties": {"delivery_info": {"exchange": "", "routing_key": "q"}}}'
-_INVISIBLE_S = 60.0
 
 
 def popped(name: str, body: bytes = _TASK) -> PoppedMessage:
@@ -33,23 +32,22 @@ def popped(name: str, body: bytes = _TASK) -> PoppedMessage:
 
 
 class _Consumer:
-    """Gives `pops` one after the other; `refuses` lets requests fail, `blocks` lets dead letters wait."""
+    """Gives `pops` one after the other; `refuses` lets requests fail."""
 
     def __init__(self) -> None:
         self.pops: list[list[PoppedMessage]] = []
         self.acknowledged: list[str] = []
         self.returned: list[str] = []
+        self.dead: list[str] = []
         self.refuses = False
-        self.blocks = False
 
-    async def receive(self, count: int, invisible: float, wait_s: float | None) -> list[PoppedMessage]:
+    async def receive(self, count: int, wait_s: float | None, renew: bool) -> list[PoppedMessage]:
         return self.pops.pop(0)
 
     async def dead_letter(self, message: PoppedMessage, reason: str) -> None:
-        if self.blocks:
-            await asyncio.Event().wait()
         if self.refuses:
             raise ClientError("no broker took it")
+        self.dead.append(message.message_id)
 
     async def ack_all(self, batch: Iterable[PoppedMessage]) -> None:
         if self.refuses:
@@ -68,7 +66,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.consumer, self.clock = _Consumer(), ManualClock()
-        limits = Limits(lambda: 32, lambda: 1, _INVISIBLE_S, None)
+        limits = Limits(lambda: 32, lambda: 1, None)
         self.queue = QueueReader(
             QueueBindings("q"), cast("SimpleConsumer", self.consumer), limits, self.deliver, self.clock
         )
@@ -81,52 +79,45 @@ class _Reader:
         self.consumer.pops.append(list(pop))
         return [one.popped.message_id for one in await self.queue.take(32)]
 
-    async def acknowledge(self, message: PoppedMessage) -> None:
-        self.queue.ack(message)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
 
 async def test_a_foreign_message_that_no_broker_takes_leaves_the_others_of_its_pop() -> None:
     reader = _Reader()
     reader.consumer.refuses = True
     assert await reader.taken(popped("a"), popped("foreign", b"x"), popped("b")) == ["a", "b"]
     await reader.queue.close()
-    assert sorted(reader.consumer.returned) == ["a", "b"]
+    assert sorted(reader.consumer.returned) == ["a", "b", "foreign"]
 
 
-async def test_a_reader_that_is_stopped_before_it_delivers_holds_nothing() -> None:
+_INFO = {"exchange": "", "routing_key": "q"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"properties": {"delivery_info": {"exchange": "", "routing_key": 7}}},
+        {"properties": {"delivery_info": {"exchange": ["e"], "routing_key": "q"}}},
+        {"properties": {"delivery_info": ["exchange"]}},
+        {"properties": []},
+        {"properties": {"delivery_info": _INFO, "body_encoding": "base64"}, "body": "x"},
+        {"properties": {"delivery_info": _INFO, "body_encoding": "rot13"}},
+        {"body": 7},
+        {"body": {"__type__": "decimal", "__value__": "x"}},
+        {"headers": []},
+        {"content-type": {}},
+    ],
+)
+async def test_a_malformed_message_becomes_a_dead_letter_and_harms_no_other(
+    changed: dict[str, object],
+) -> None:
+    body = json.dumps({"body": "", "properties": {"delivery_info": _INFO}} | changed).encode()
     reader = _Reader()
-    reader.consumer.blocks = True
-    reader.consumer.pops = [[popped("a"), popped("foreign", b"x")]]
-    reader.queue.start()
-    while reader.consumer.pops:
-        await asyncio.sleep(0)
-    await reader.queue.stop()
-    assert await reader.taken(popped("a")) == ["a"]
+    assert await reader.taken(popped("a"), popped("malformed", body), popped("b")) == ["a", "b"]
     await reader.queue.close()
+    assert reader.consumer.dead == ["malformed"]
 
 
-async def test_a_message_whose_acknowledgement_was_lost_is_not_delivered_again() -> None:
+async def test_an_expiration_that_is_no_number_expires_nothing() -> None:
+    body = json.dumps({"body": "", "properties": {"delivery_info": _INFO, "expiration": float("inf")}}).encode()
     reader = _Reader()
-    one = popped("a")
-    assert await reader.taken(one) == ["a"]
-    reader.consumer.refuses = True
-    await reader.acknowledge(one)
-    reader.consumer.refuses = False
-    reader.clock.advance(100 * _INVISIBLE_S)
-    assert await reader.taken(popped("a")) == []
-    await reader.queue.close()
-    assert reader.consumer.acknowledged == ["a"]
-
-
-async def test_an_acknowledged_message_is_delivered_again_after_a_later_reset_of_offsets() -> None:
-    reader = _Reader()
-    one = popped("a")
-    assert await reader.taken(one) == ["a"]
-    await reader.acknowledge(one)
-    assert await reader.taken(popped("a")) == []
-    await asyncio.sleep(0)
-    reader.clock.advance(4 * _INVISIBLE_S)
-    assert await reader.taken(popped("a")) == ["a"]
+    assert await reader.taken(popped("a", body)) == ["a"]
     await reader.queue.close()

@@ -47,7 +47,7 @@ async def test_a_message_comes_back_from_any_table_as_it_was_written(url: str) -
     sync_engine = sa.create_engine(sync_url(url), poolclass=NullPool)
     # The table of Alembic and that of the relay are the same.
     metadata = sa.MetaData()
-    with_sqlalchemy.outbox_table(metadata)
+    with_sqlalchemy.outbox_table(metadata, with_locks=url.startswith("mysql"))
     metadata.create_all(sync_engine)
     clock = ManualClock()
     with Session(sync_engine) as session, session.begin():

@@ -44,6 +44,11 @@ class ReceiptMessage(PoppedMessage):
         super().__init__(message, message.topic, handle, invisible_until, consumer)
         self.receipt = receipt
 
+    def _exchange_handles(self, other: PoppedMessage) -> None:
+        assert isinstance(other, ReceiptMessage), "two deliveries of one consumer are of one kind"
+        super()._exchange_handles(other)
+        self.receipt, other.receipt = other.receipt, self.receipt
+
 
 class GrpcPops(PopRequests):
     """Sender of one group's requests to the proxy."""

@@ -4,7 +4,7 @@ Source: RocketMQ 5.3.3, `MQClientAPIImpl.processPopResponse`, `buildQueueOffsetS
 """
 
 from collections import defaultdict
-from typing import Final
+from typing import Final, NamedTuple
 
 from sprocket.client.message import ReceivedMessage
 from sprocket.client.pull.record_decoder import decode_records
@@ -113,6 +113,10 @@ class PoppedMessage(Settleable):
         """Number of earlier deliveries without an acknowledgement."""
         return self.message.reconsume_times
 
+    def _exchange_handles(self, other: "PoppedMessage") -> None:
+        self.handle, other.handle = other.handle, self.handle
+        self.invisible_until, other.invisible_until = other.invisible_until, self.invisible_until
+
     def __repr__(self) -> str:
         return f"PoppedMessage({self.message!r})"
 
@@ -120,6 +124,43 @@ class PoppedMessage(Settleable):
 def renew_handle(popped: PoppedMessage, handle: PopHandle, invisible_until: float) -> None:
     """Give `popped` the handle of a longer invisible time, which ends at `invisible_until`."""
     popped.handle, popped.invisible_until = handle, invisible_until
+
+
+# What all deliveries of one message have in common: its topic, its id, and when it was sent.
+Identity = tuple[str, str, int]
+
+
+def identity(popped: PoppedMessage) -> Identity:
+    """Return what all deliveries of a message have in common."""
+    message = popped.message
+    return popped.topic, message.message_id, message.born_timestamp_ms
+
+
+class Delivery(NamedTuple):
+    """One delivery of a message: where the record lies, and the number of earlier ones."""
+
+    broker_name: str
+    queue_id: int
+    offset: int | None
+    reconsume_times: int
+
+    def repeats(self, earlier: "Delivery") -> bool:
+        """Return whether two deliveries with the same `identity` are of one message.
+
+        A program that sends an object twice within a millisecond makes two messages with one identity.
+        """
+        return self[:3] == earlier[:3] or self.reconsume_times != earlier.reconsume_times
+
+
+def delivery_of(popped: PoppedMessage) -> Delivery:
+    """Return where `popped` lies, and how often it was delivered."""
+    handle = popped.handle
+    return Delivery(handle.broker_name, handle.queue_id, handle.queue_offset, popped.reconsume_times)
+
+
+def exchange_handles(one: PoppedMessage, other: PoppedMessage) -> None:
+    """Give each of two deliveries of a message the handle of the other one."""
+    one._exchange_handles(other)
 
 
 def mark_settled(popped: PoppedMessage) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from sprocket.client.connection.wakeup import Wakeup
-from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pop.popped_message import Identity, PoppedMessage, delivery_of, exchange_handles, identity
 from sprocket.common.errors import SprocketError
 
 logger = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ class Renewal:
         self._margin_s = invisible_s / _RENEW_AT
         self._limit_s = limit_s
         self._held: dict[PoppedMessage, _Held] = {}
+        self._by_identity: dict[Identity, PoppedMessage] = {}
         self._due = Wakeup()
 
     def __len__(self) -> int:
@@ -54,22 +55,53 @@ class Renewal:
         now = self._monotonic()
         for popped in messages:
             self._held[popped] = _Held(popped, popped.invisible_until - self._margin_s, now + self._limit_s)
+            self._by_identity[identity(popped)] = popped
         self._due.set()
+
+    def has_earlier(self, later: PoppedMessage) -> bool:
+        """Return whether an earlier delivery of the message of `later` is in work."""
+        earlier = self._by_identity.get(identity(later))
+        return earlier is not None and delivery_of(later).repeats(delivery_of(earlier))
+
+    async def take_over(self, later: PoppedMessage) -> bool:
+        """Let the earlier delivery in work have the handle of `later`, which gets the earlier handle.
+
+        Return False if the message is not in work any more.
+        """
+        earlier = self._by_identity.get(identity(later))
+        held = None if earlier is None else self._held[earlier]
+        if held is not None and held.renewing is not None:
+            await asyncio.wait([held.renewing])
+        if held is None or self._held.get(held.popped) is not held:
+            return False
+        exchange_handles(held.popped, later)
+        held.due_at = held.popped.invisible_until - self._margin_s
+        self._due.set()
+        return True
 
     async def release(self, popped: PoppedMessage) -> None:
         """Stop renewing `popped`; wait for a running renewal, so that its handle is the newest."""
-        held = self._held.pop(popped, None)
-        if held is not None and held.renewing is not None:
+        held = self._held.get(popped)
+        if held is None:
+            return
+        self._forget(popped)
+        if held.renewing is not None:
             await asyncio.wait([held.renewing])
 
+    def _forget(self, popped: PoppedMessage) -> None:
+        del self._held[popped]
+        key = identity(popped)
+        if self._by_identity.get(key) is popped:
+            del self._by_identity[key]
+
     def held(self) -> list[PoppedMessage]:
-        """Return the messages that are renewed."""
+        """Return the messages in work."""
         return list(self._held)
 
-    def forget_all(self) -> list[PoppedMessage]:
-        """Stop all renewals.  Return the messages that were held."""
-        held, self._held = list(self._held), {}
-        return held
+    def forget_all(self) -> None:
+        """Stop all renewals."""
+        self._held.clear()
+        self._by_identity.clear()
 
     async def run(self) -> None:
         """Renew due messages forever."""
@@ -82,7 +114,7 @@ class Renewal:
                     continue
                 if now >= held.ends_at:
                     logger.warning("event=renewal_ended message=%r held_s=%.0f", held.popped, self._limit_s)
-                    del self._held[held.popped]
+                    self._forget(held.popped)
                 else:
                     # All due messages at once: they share the connections.
                     held.due_at = now + max(_RETRY_S, self._margin_s)
@@ -95,10 +127,9 @@ class Renewal:
             now = self._monotonic()
             is_lost = now >= held.popped.invisible_until
             logger.warning("event=renewal_failed message=%r is_lost=%s reason=%r", held.popped, is_lost, str(error))
-            if is_lost:
-                # The message is redelivered, perhaps elsewhere: more requests cannot change that.
-                self._held.pop(held.popped, None)
-            held.due_at = now + _RETRY_S
+            # A lost message is redelivered, perhaps elsewhere: more requests cannot change that.  It stays in work, so
+            # that its next delivery to this consumer is recognised.
+            held.due_at = held.ends_at if is_lost else now + _RETRY_S
         else:
             held.due_at = held.popped.invisible_until - self._margin_s
         finally:

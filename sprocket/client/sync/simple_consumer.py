@@ -44,8 +44,9 @@ class Popping(Blocking[SC]):
         *,
         invisible: timedelta | float | None = None,
         wait_s: float | None = None,
+        renew: bool = False,
     ) -> list[Popped]:
-        received = self._call(self._aio.receive(max_messages, invisible=invisible, wait_s=wait_s))
+        received = self._call(self._aio.receive(max_messages, invisible=invisible, wait_s=wait_s, renew=renew))
         return [BlockingMessage(popped) for popped in received]
 
     def ack(self, popped: Popped | PoppedMessage) -> None:

@@ -5,7 +5,6 @@ process dies in between, or no broker can be reached, a worker sends the message
 """
 
 import logging
-import sys
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -33,6 +32,7 @@ from sprocket.contrib.django.framework import (
 )
 from sprocket.contrib.django.models import TaskRecord
 from sprocket.contrib.names import legal
+from sprocket.contrib.pops import task_pops
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +79,7 @@ class SprocketBackend(BaseTaskBackend):
         self.prefix: str = options["prefix"]
         self.max_deliveries: int = options["max_deliveries"]
         self.result_ttl: timedelta | None = options["result_ttl"] and timedelta(seconds=options["result_ttl"])
-        # A worker holds its tasks, however long they run.
-        self.pops = PopSettings(pop_invisible_time_s=options["visibility_timeout"], renew_limit_s=sys.maxsize)
+        self.pops = task_pops(PopSettings(pop_invisible_time_s=options["visibility_timeout"]))
         self.new_connection = partial(connect, options["namesrv"], client=options["client"])
         place = str(options["namesrv"]), id(options["client"]), options["topic_queue_nums"]
         self._connection = _connections.setdefault(place, BlockingConnection(self.new_connection, place[-1]))

@@ -228,13 +228,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         if reader is None:
             transport = self.connection
             bindings = self._bindings(queue)
-            limits = Limits(
-                self.room, self.least_room, transport.invisible_s, self._arguments.get(queue, {}).get("x-message-ttl")
-            )
+            limits = Limits(self.room, self.least_room, self._arguments.get(queue, {}).get("x-message-ttl"))
 
             async def opened() -> QueueReader:
                 deliver = partial(transport.inbox.add, self)
-                consumer = transport.cluster.consumer(bindings)
+                consumer = transport.cluster.consumer(bindings, transport.pops)
                 return QueueReader(bindings, consumer, limits, deliver, transport.clock)
 
             self._bind(bindings)

@@ -10,7 +10,7 @@ from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import TO_END, GroupAdmin
 from sprocket.client.connect import Connection
 from sprocket.client.rebalance.start_offset import ConsumeFrom
-from sprocket.client.simple_consumer import SimpleConsumer
+from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
 from sprocket.common.clock import Clock
 from sprocket.contrib.kombu.bindings import QueueBindings, publish_topic
 from sprocket.contrib.kombu.names import group_of, topic_of
@@ -73,12 +73,13 @@ class Cluster:
         message = encoded(topic, payload, routing_key, self._clock.wall_ms(), has_priority=has_priority)
         await self._mq.producer().send(message)
 
-    def consumer(self, bindings: QueueBindings) -> SimpleConsumer:
+    def consumer(self, bindings: QueueBindings, settings: PopSettings) -> SimpleConsumer:
         """Return a new member of the queue's group, which begins with the oldest message if the group is new."""
         prefix = self._naming.prefix
         return self._mq.simple_consumer(
-            group_of(bindings.queue, prefix), bindings.subscriptions(prefix), consume_from=ConsumeFrom.FIRST
-        )
+            group_of(bindings.queue, prefix), bindings.subscriptions(prefix), consume_from=ConsumeFrom.FIRST,
+            settings=settings,
+        )  # fmt: skip
 
     # Queues
 

@@ -3,6 +3,7 @@
 The body is the JSON that kombu's virtual transports share.  A task's id is the key, so that an operator finds it.
 """
 
+from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -65,15 +66,29 @@ def _eta_ms(headers: Mapping[str, Any]) -> int | None:
 
 
 def decoded(body: bytes) -> Payload:
-    """Return the payload of a message.  Raises ForeignMessage."""
+    """Return the payload of a message, with fields of the types that kombu relies on.  Raises ForeignMessage."""
     try:
-        payload = loads(body)
-        payload["properties"]["delivery_info"]["exchange"]
-        payload["body"]
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as error:
+        return _checked(loads(body))
+    except Exception as error:  # an application may register decoders for parts of the JSON, which raise anything
         raise ForeignMessage(f"not a message of kombu: {type(error).__name__}: {error}") from None
-    result: Payload = payload
-    return result
+
+
+def _checked(payload: Payload) -> Payload:
+    properties = payload["properties"]
+    info: dict[str, Any] = properties["delivery_info"]
+    texts = {"exchange": info["exchange"], "body": payload["body"]}
+    texts |= {"routing_key": info.get("routing_key"), "body_encoding": properties.get("body_encoding")}
+    texts |= {name: payload.get(name) for name in ("content-type", "content-encoding")}
+    for name, value in texts.items():
+        if not isinstance(value, str if name == "body" else str | None):
+            raise TypeError(f"{name} is no text but {value!r:.100}")
+    if not isinstance(payload.get("headers"), dict | None):
+        raise TypeError("headers is no mapping")
+    if texts["body_encoding"] == "base64":
+        b64decode(texts["body"])
+    elif (texts["body_encoding"] or "utf-8").lower() != "utf-8":
+        raise ValueError(f"body_encoding is {texts['body_encoding']!r:.100}; there are utf-8 and base64")
+    return payload
 
 
 def is_expired(payload: Payload, born_ms: int, now_ms: int, ttl_ms: int | None) -> bool:
@@ -81,6 +96,6 @@ def is_expired(payload: Payload, born_ms: int, now_ms: int, ttl_ms: int | None) 
     given = payload["properties"].get("expiration")
     times = [] if ttl_ms is None else [ttl_ms]
     if given is not None:
-        with suppress(TypeError, ValueError):
+        with suppress(TypeError, ValueError, OverflowError):
             times.append(int(given))
     return bool(times) and now_ms - born_ms >= min(times)

@@ -9,11 +9,13 @@ from kombu.transport import base, virtual
 from sprocket.client.connect import connect
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.errors import BrokerRefused, IllegalArgument
+from sprocket.client.simple_consumer import PopSettings
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from sprocket.contrib.kombu.channel import Channel
 from sprocket.contrib.kombu.cluster import Cluster, Naming
 from sprocket.contrib.kombu.inbox import Inbox
+from sprocket.contrib.pops import task_pops
 from sprocket.remoting.credentials import Credentials, TokenCredentials
 from sprocket.remoting.tls.settings import TlsSettings
 
@@ -74,7 +76,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         if host != "/":
             given["prefix"] = f"{host}%{given.get('prefix', '')}"
         self.naming = Naming(**given)
-        self.invisible_s = float(options.get("visibility_timeout", _VISIBILITY_S))
+        self.pops = task_pops(PopSettings(pop_invisible_time_s=float(options.get("visibility_timeout", _VISIBILITY_S))))
         self.inbox = Inbox()
         self._cluster: Cluster | None = None
 

@@ -67,17 +67,48 @@ async def test_failed_renewal_is_tried_again() -> None:
         await until(lambda: len(broker.renewed) >= 2)
 
 
-async def test_message_whose_time_is_over_is_given_up() -> None:
+async def test_message_whose_time_is_over_is_not_renewed_but_known() -> None:
     broker = Broker()
     broker.fails = set(range(1, 100))
     async with renewing(broker) as (renewal, now):
-        held = popped(1, now() + 0.3)
+        held, later = popped(1, now() + 0.3), popped(1, now() + 60.0)
         renewal.hold([held])
-        await until(lambda: len(renewal) == 0)
-        assert now() >= held.invisible_until
+        await until(lambda: now() >= held.invisible_until and bool(broker.renewed))
+        await asyncio.sleep(0.6)
         tries = len(broker.renewed)
         await asyncio.sleep(0.6)
-        assert len(broker.renewed) == tries >= 1
+        assert len(broker.renewed) == tries
+        assert renewal.has_earlier(later)
+        await renewal.release(held)
+        assert not renewal.has_earlier(later)
+
+
+async def test_message_in_work_gets_the_handle_of_its_next_delivery() -> None:
+    broker = Broker()
+    broker.blocked = asyncio.Event()
+    async with renewing(broker) as (renewal, now):
+        held, later = popped(1, now()), popped(1, now() + 60.0)
+        handles = held.handle, later.handle
+        renewal.hold([held])
+        await until(lambda: broker.renewed == [1])
+        taking = asyncio.create_task(renewal.take_over(later))
+        await asyncio.sleep(0.02)
+        assert not taking.done()  # the renewal under way would put back the old handle
+        broker.blocked.set()
+        assert await taking
+        assert (held.handle, later.handle) == handles[::-1]
+        assert held.invisible_until > now() + 30.0
+        await renewal.release(held)
+        assert not await renewal.take_over(later)
+
+
+async def test_two_messages_of_one_identity_are_no_repeats() -> None:
+    async with renewing(Broker()) as (renewal, now):
+        first, second, redelivered = (popped(offset, now() + 60.0) for offset in (1, 2, 3))
+        redelivered.message.reconsume_times = 1
+        renewal.hold([first])
+        assert not renewal.has_earlier(second)
+        assert renewal.has_earlier(redelivered)
 
 
 async def test_release_waits_for_the_renewal_under_way() -> None:

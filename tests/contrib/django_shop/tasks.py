@@ -38,6 +38,13 @@ def fail_until(path: str) -> str:
 
 
 @task()
+def hold(path: str) -> None:
+    _note("begin")
+    while not Path(path).exists():
+        time.sleep(0.05)
+
+
+@task()
 def leave() -> None:
     raise SystemExit("left")
 
