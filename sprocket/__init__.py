@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sprocket.client.lite_consumer import LiteConsumer
     from sprocket.client.message import Message, MessageQueue, ReceivedMessage
     from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
+    from sprocket.client.pop.pop_settings import PopSettings
     from sprocket.client.pop.pop_subject import PopHandler
     from sprocket.client.pop.popped_message import PoppedMessage
     from sprocket.client.producer import Producer
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from sprocket.client.send.send_request import SendSettings
     from sprocket.client.send_result import SendResult, SendStatus
     from sprocket.client.session import Session
-    from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+    from sprocket.client.simple_consumer import SimpleConsumer
     from sprocket.client.trace.recorder import TraceSettings
     from sprocket.client.transaction import TransactionProducer, TransactionResult, TransactionState
     from sprocket.client.typed.consumer import BodyUndecodable, TypedConsumer, TypedMessage, Undecodable
@@ -287,7 +288,7 @@ _EXPORTS = {
     "Tail": "sprocket.client.lite.start",
     "Session": "sprocket.client.session",
     "SimpleConsumer": "sprocket.client.simple_consumer",
-    "PopSettings": "sprocket.client.simple_consumer",
+    "PopSettings": "sprocket.client.pop.pop_settings",
     "PopHandler": "sprocket.client.pop.pop_subject",
     "PoppedMessage": "sprocket.client.pop.popped_message",
     "Deduplicator": "sprocket.client.deduplication.deduplicator",

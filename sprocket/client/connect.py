@@ -25,6 +25,7 @@ from sprocket.client.lite.start import LiteStart
 from sprocket.client.lite_consumer import LiteConsumer, Lost
 from sprocket.client.message import Message
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
 from sprocket.client.rebalance.listener import ConsumerListener
@@ -33,7 +34,7 @@ from sprocket.client.schedules import Schedules, schedule_of
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.session import Readers, Session
-from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import Checker, TransactionProducer
 from sprocket.client.typed.consumer import Undecodable

@@ -21,10 +21,12 @@ from sprocket.client.lite.ready import LiteReady
 from sprocket.client.lite.start import LiteStart, offset_option
 from sprocket.client.lite.subscriptions import LiteSubscriptions
 from sprocket.client.pop.pop_requests import PopRequests
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.pop.pop_targets import HeldTargets, PopTargets
 from sprocket.client.pop.popped_message import PoppedMessage
+from sprocket.client.pop.ready_messages import ReadyMessages
 from sprocket.client.rebalance.start_offset import ConsumeFrom
-from sprocket.client.simple_consumer import PopSettings, ReadyMessages, SimpleConsumer
+from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError

@@ -9,11 +9,10 @@ import asyncio
 import inspect
 import logging
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
@@ -30,9 +29,11 @@ from sprocket.client.consume.workers import GRACE_S, RUN_HAS_ALL, Workers, sigte
 from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage, PermissionDenied
 from sprocket.client.pop.done_messages import DoneMessages
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.pop.pop_subject import PopHandler, PopSubject
 from sprocket.client.pop.pop_targets import PopTargets
 from sprocket.client.pop.popped_message import PoppedMessage, mark_settled
+from sprocket.client.pop.ready_messages import ReadyMessages
 from sprocket.client.pop.renewal import Renewal
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply, make_reply
@@ -54,47 +55,6 @@ _RETRY_S = 1.0
 _GIVE_BACK_S = 1.0
 # Share of the invisible time that a message kept for the next `receive` must have left.
 _MIN_LEFT = 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class PopSettings:
-    """How messages are popped, under RocketMQ's names.  Source: RocketMQ 5.3.3, `DefaultMQPushConsumer`."""
-
-    pop_invisible_time_s: float = 60.0  # a message that is neither acknowledged nor renewed by then is redelivered
-    pop_batch_nums: int = MAX_POP_NUMS
-    pop_threshold_for_queue: int = 96  # maximum number of messages that an iteration or `run` holds
-    poll_time_s: float = 15.0  # how long a broker holds a pop that finds nothing
-    renew_limit_s: float = 15 * 60.0  # consumeTimeout: a message in work is renewed up to this time
-    remember_s: float = 0.0  # after an acknowledgement, its message is not given again for this time
-
-    def __post_init__(self) -> None:
-        """Raises IllegalArgument."""
-        arguments.check(self, _CHECKS)
-
-
-_CHECKS = {
-    "pop_invisible_time_s": arguments.timeout,
-    "pop_batch_nums": arguments.at_least(1, MAX_POP_NUMS),
-    "pop_threshold_for_queue": arguments.at_least(1),
-    "poll_time_s": arguments.seconds,
-    "renew_limit_s": arguments.timeout,
-    "remember_s": arguments.seconds,
-}
-
-
-class ReadyMessages(Protocol):
-    """Messages that wait for the application; the length is that of those that can be given."""
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[PoppedMessage]:
-        """Iterate over all that wait."""
-
-    def popleft(self) -> PoppedMessage: ...
-
-    def extend(self, batch: Iterable[PoppedMessage], /) -> object: ...
-
-    def clear(self) -> None: ...
 
 
 def _check_popped(popped: object) -> None:

@@ -23,9 +23,10 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.message import Message
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.rebalance.start_offset import ConsumeFrom
-from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.common.errors import SprocketError
 from sprocket.common.extras import missing_package
 from sprocket.contrib.blocking_connection import BlockingConnection

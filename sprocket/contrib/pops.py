@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 from typing import Final
 
-from sprocket.client.simple_consumer import PopSettings
+from sprocket.client.pop.pop_settings import PopSettings
 
 # A task is remembered this long, so that a later reset of offsets runs it again.
 _REMEMBERED_INVISIBLE_TIMES: Final = 3

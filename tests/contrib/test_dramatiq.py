@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sprocket import ConsumeFrom, Message, TopicNotFound, sync
-from sprocket.client.simple_consumer import PopSettings
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.testing import Broker
 
 pytest.importorskip("dramatiq", reason="Dramatiq is not installed: pip install 'sprocket-mq[dramatiq]'")

@@ -18,13 +18,14 @@ from sprocket.client.grpc.transaction import GrpcTransactionProducer
 from sprocket.client.lite.start import LiteStart
 from sprocket.client.lite_consumer import LiteConsumer, Lost
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.producer import Producer
 from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
 from sprocket.client.rebalance.listener import ConsumerListener
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.producer_link import ProducerLink
 from sprocket.client.send.send_request import SendSettings
-from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import Checker, TransactionProducer
 from sprocket.client.typed.serializers import Serializer

@@ -26,12 +26,12 @@ from sprocket.client.errors import IllegalArgument, PermissionDenied
 from sprocket.client.grpc.refused import needs_name_server, not_over_grpc
 from sprocket.client.grpc.simple_consumer import GrpcSimpleConsumer
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.send.reply import Reply
 from sprocket.client.send_result import SendResult
 from sprocket.client.settlement import Settlement
-from sprocket.client.simple_consumer import PopSettings
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.grpc_wire import messaging_pb2 as wire

@@ -12,12 +12,13 @@ from sprocket.client.grpc.grpc_instance import GrpcInstance
 from sprocket.client.grpc.pops import GrpcPops
 from sprocket.client.grpc.refused import needs_name_server
 from sprocket.client.pop.pop_requests import PopRequests
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.pop.pop_targets import HeldTargets, PopTargets
 from sprocket.client.pop.popped_message import PoppedMessage, mark_settled
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply
 from sprocket.client.send_result import SendResult
-from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.common.clock import Clock
 from sprocket.grpc_wire import messaging_pb2 as wire
 from sprocket.grpc_wire.times import duration

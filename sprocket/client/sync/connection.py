@@ -7,8 +7,8 @@ from sprocket.client import connect as aio
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.lite.start import LiteStart
 from sprocket.client.lite_consumer import Lost
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.send.send_request import SendSettings
-from sprocket.client.simple_consumer import PopSettings
 from sprocket.client.sync.admin import Admin
 from sprocket.client.sync.blocking import Blocking, blocking, part
 from sprocket.client.sync.consumers import Consumer, OrderlyConsumer

@@ -9,7 +9,7 @@ from sprocket.client import lite_consumer as aio_lite
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.lite.start import LiteStart
 from sprocket.client.lite_consumer import Lost
-from sprocket.client.simple_consumer import PopSettings
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.sync.blocking import Blocking, blocking, iterate
 from sprocket.client.sync.message import BlockingMessage
 from sprocket.client.sync.simple_consumer import Popped, Popping

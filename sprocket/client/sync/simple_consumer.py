@@ -10,11 +10,11 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.consume.subscription import Topics
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply
 from sprocket.client.send_result import SendResult
-from sprocket.client.simple_consumer import PopSettings
 from sprocket.client.sync.blocking import Blocking, in_threads, iterate
 from sprocket.client.sync.message import BlockingMessage
 from sprocket.client.trace.recorder import TraceSettings

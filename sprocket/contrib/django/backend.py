@@ -17,8 +17,8 @@ from django.utils.crypto import get_random_string
 from sprocket.client.connect import Connection, connect
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.message import Message
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.send.send_request import SendSettings
-from sprocket.client.simple_consumer import PopSettings
 from sprocket.common.errors import SprocketError
 from sprocket.contrib.blocking_connection import BlockingConnection
 from sprocket.contrib.django.framework import (

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import TO_END, GroupAdmin
 from sprocket.client.connect import Connection
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.rebalance.start_offset import ConsumeFrom
-from sprocket.client.simple_consumer import PopSettings, SimpleConsumer
+from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.common.clock import Clock
 from sprocket.contrib.kombu.bindings import QueueBindings, publish_topic
 from sprocket.contrib.kombu.names import group_of, topic_of

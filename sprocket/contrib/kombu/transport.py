@@ -9,7 +9,7 @@ from kombu.transport import base, virtual
 from sprocket.client.connect import connect
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.errors import BrokerRefused, IllegalArgument
-from sprocket.client.simple_consumer import PopSettings
+from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from sprocket.contrib.kombu.channel import Channel
