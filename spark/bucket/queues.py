@@ -21,7 +21,7 @@ from spark.queues.entries import OnLoss
 from spark.queues.positions import QueueId
 from spark.queues.ranges import QueueRange, QueueSelection
 from spark.queues.source import Snapshot
-from spark.rows.chunk_rows import Rows, chunk_rows, options_for
+from spark.rows.chunk_rows import Rows, chunk_rows
 from spark.rows.filters import RowFilter
 from spark.wire.records import PulledChunk, PulledSegment
 from sprocket.common.errors import ConfigError
@@ -157,7 +157,7 @@ class BucketTask:
             on_loss(list(self.lost))
         with asyncio.Runner() as runner:
             for each in self.reads:
-                options = options_for(columns, replace(decode, broker_name=each.part.broker_name))
+                options = replace(decode, broker_name=each.part.broker_name)
                 try:
                     places = runner.run(_places(each.part.open(), each))
                     yield from _rows(runner, each.part, places, columns, rows, options)

@@ -13,7 +13,7 @@ import numpy as np
 from spark.bucket.plan import BucketPart, BucketTable
 from spark.decode.decoder import CHUNK_ROWS, DecodeOptions
 from spark.read.compacted import CompactedPart, read_compacted
-from spark.rows.chunk_rows import Rows, chunk_rows, options_for
+from spark.rows.chunk_rows import Rows, chunk_rows
 from spark.rows.filters import RowFilter
 from spark.wire.records import PulledChunk, PulledSegment
 from store.repair.filler import FILLER_TOPIC
@@ -43,7 +43,6 @@ def read_rows(
 
 
 def _read_part(part: BucketPart, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
-    options = options_for(columns, options)
     with asyncio.Runner() as runner:
         objects = part.open()
         blocks = runner.run(_blocks(objects, part))

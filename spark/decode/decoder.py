@@ -45,7 +45,7 @@ class DecodeOptions:
     """Settings of a query, besides its columns.
 
     `drop_malformed`: skip damage; with `corrupt_column`, damage also becomes rows.  `check_crc` None: check only if
-    bodies are read.  `reads_tails`: whether topics or properties are read; it affects only the speed.
+    bodies are read.
     """
 
     broker_name: str = ""
@@ -55,7 +55,6 @@ class DecodeOptions:
     corrupt_column: str | None = None
     read_uncommitted: bool = False
     check_crc: bool | None = None
-    reads_tails: bool = True
 
 
 class Chunk(RecordParts):
@@ -71,7 +70,7 @@ class Chunk(RecordParts):
     has_seals: ClassVar[bool] = True
 
     def __init__(self, segment: Segment, positions: Positions, options: DecodeOptions) -> None:
-        super().__init__(segment, positions, options.reads_tails)
+        super().__init__(segment, positions)
         self._options = options
         self.damage: list[Damage] = []
         self._inflated: pa.Array | None = None
@@ -116,9 +115,8 @@ class Chunk(RecordParts):
         """Return the CRCs in the seals of the records of these rows."""
         if not self.has_seals:
             return np.full(self.positions[first].size, NO_SEAL, np.int64)
-        octets, shift, _ = self.tails
         begins, ends = self.stored_properties_bounds
-        return claimed_crcs(octets, (ends - begins)[first], (ends + shift)[first])
+        return claimed_crcs(self._octets(), (ends - begins)[first], ends[first])
 
     def inflate(self) -> None:
         """Inflate bodies for the columns that need them.

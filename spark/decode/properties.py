@@ -14,14 +14,38 @@ import pyarrow as pa
 
 from spark.decode.binary_array import Positions, as_text
 from spark.decode.engine import gather
-from spark.decode.entry_columns import ABSENT, Entries, EntryColumns
-from spark.decode.property_texts import PropertyTexts
-from spark.decode.text_rows import PADDING
+from spark.decode.property_texts import PADDING, PropertyTexts
 from sprocket.remoting.message.properties import NAME_END_BYTES, NAME_END_OCTET
 
 _MANY_NAMES: Final = 64
-# In texts with more entries, a name is searched for in all entries at once.
-_MOST_COLUMNS: Final = 32
+_WORD: Final = 8
+
+
+class _Entries:
+    """Entries of property texts in `octets`, each from one of `begins` to the separator at one of `ends`."""
+
+    def __init__(self, octets: npt.NDArray[np.uint8], begins: Positions, ends: Positions) -> None:
+        self._octets = octets
+        self.begins = begins
+        self.ends = ends
+        # The first 8 bytes: shared by all names.
+        every: npt.NDArray[np.uint64] = np.ndarray((octets.size - _WORD + 1,), "<u8", octets, 0, (1,))
+        self._heads = every[begins]
+
+    def have(self, key: bytes) -> npt.NDArray[np.bool_]:
+        """Return which entries begin with `key`, a name and the byte that ends it."""
+        start = key[:_WORD]
+        wanted = np.uint64(int.from_bytes(start, "little"))
+        found: npt.NDArray[np.bool_]
+        if len(start) == _WORD:
+            found = self._heads == wanted
+        else:
+            found = self._heads & np.uint64((1 << 8 * len(start)) - 1) == wanted
+        if len(key) > _WORD and found.any():
+            at = np.flatnonzero(found)
+            texts = np.ndarray((self._octets.size - len(key) + 1,), f"S{len(key)}", self._octets, 0, (1,))
+            found[at] = texts[self.begins[at]] == key
+        return found
 
 
 class PropertyTable:
@@ -30,8 +54,6 @@ class PropertyTable:
     def __init__(self, texts: PropertyTexts) -> None:
         self._texts = texts
         self._text = texts.octets
-        count = self._texts.entries_per_text
-        self._columns = None if count is None or count > _MOST_COLUMNS else EntryColumns(self._texts, count)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -40,15 +62,6 @@ class PropertyTable:
         """Return the value of `name` (at most 63 bytes) in each record, as strings; null if a record has none."""
         key = name + NAME_END_BYTES
         assert len(key) <= PADDING
-        number = None if self._columns is None else self._columns.column_of(key)
-        if number == ABSENT:
-            return pa.nulls(len(self), pa.string())
-        if self._columns is not None and number is not None:
-            column = self._columns[number]
-            return as_text(gather(pa.py_buffer(self._text), column.begins + len(key), column.ends))
-        return self._find_in_all(key)
-
-    def _find_in_all(self, key: bytes) -> pa.Array:
         entries = np.flatnonzero(self._entries.have(key))
         rows = self._rows[entries]
         begins = self._texts.begins.copy()
@@ -63,9 +76,6 @@ class PropertyTable:
     @cached_property
     def _bounds(self) -> Positions:
         """Return the first entry of each row, and the number of entries."""
-        count = self._texts.entries_per_text
-        if count is not None:
-            return np.arange(0, len(self) * count + 1, count)
         bounds = np.zeros(len(self) + 1, np.int64)
         np.add(np.searchsorted(self._texts.entry_ends, self._texts.last_ends), 1, out=bounds[1:])
         return bounds
@@ -76,13 +86,13 @@ class PropertyTable:
         return np.repeat(np.arange(len(self)), np.diff(self._bounds))
 
     @cached_property
-    def _entries(self) -> Entries:
+    def _entries(self) -> _Entries:
         """Return the entries of all rows, with and without 0x01."""
         ends = self._texts.entry_ends
         begins = np.empty_like(ends)
         begins[1:] = ends[:-1] + 1
         begins[self._bounds[:-1]] = self._texts.begins
-        return Entries(self._text, begins, ends)
+        return _Entries(self._text, begins, ends)
 
     def maps(self) -> pa.Array:
         """Return all properties of each record, as a map array."""

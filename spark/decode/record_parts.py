@@ -9,7 +9,7 @@ a read that skips damage goes on after it.
 """
 
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from spark.decode import inner_batches
 from spark.decode.engine import compiled_records, gather
 from spark.decode.properties import PropertyTable
 from spark.decode.property_texts import PropertyTexts
-from spark.decode.text_rows import TextRows
 from spark.files.segment import Positions, Segment
 from sprocket.remoting.message.record import FIXED_IPV4, V6_GROWTH_BYTES, SysFlag
 from store.layout import MAGIC_V2, RECORD_FIXED_DTYPE, RECORD_IPV4_DTYPE
@@ -37,7 +36,6 @@ _FIELDS: Final = {
 _SHARED: Final = (
     "_fixed",
     "ends",
-    "tails",
     "properties",
     "topic_bounds",
     "properties_bounds",
@@ -47,30 +45,15 @@ _SHARED: Final = (
 )
 
 
-class Tails(NamedTuple):
-    """Parts of records after the bodies: lengths, topics and properties.
-
-    A byte of record i at position p of the segment is at p + `shift`[i] of `octets`.  `rows` is None without a copy:
-    `octets` is the segment then.
-    """
-
-    octets: npt.NDArray[np.uint8]
-    shift: Positions | int
-    rows: TextRows | None
-
-
 class RecordParts:
     """Records of `segment` at `positions` (in order), or the messages inside them.
-
-    With `reads_tails` the parts after the bodies are copied first: reads of topics or properties use them many times.
 
     `inner` is the start of an inner message, -1 for a record that is one message; `places` is its place in the batch.
     Both are None while no record is a batch.
     """
 
-    def __init__(self, segment: Segment, positions: Positions, reads_tails: bool = True) -> None:
+    def __init__(self, segment: Segment, positions: Positions) -> None:
         self.segment = segment
-        self._reads_tails = reads_tails
         self.inner: Positions | None = None
         self.places: Positions | None = None
         self.take(positions)
@@ -161,35 +144,25 @@ class RecordParts:
         return begins, np.add(begins, self.integers("body_length"), dtype=np.int64)
 
     @cached_property
-    def tails(self) -> Tails:
-        """The parts after the bodies: copied if requested and if their sizes are similar."""
-        begins = self.stored_body_bounds[1]
-        is_copied = self._reads_tails and self.compiled is None
-        rows = TextRows.of(self.buffer, begins, self.ends) if is_copied else None
-        if rows is None:
-            return Tails(np.frombuffer(self.segment.data, np.uint8), 0, None)
-        return Tails(rows.octets, rows.begins - begins, rows)
-
-    @cached_property
     def topic_bounds(self) -> tuple[Positions, Positions]:
         if self.compiled is not None:
             return self.compiled.topics
         ends = self.stored_body_bounds[1]
         is_v2 = self.integers("magic") == MAGIC_V2
-        octets, shift, _ = self.tails
+        octets = self._octets()
         if is_v2.any():
-            two_bytes = _pairs_at(octets, ends + shift)
+            two_bytes = _pairs_at(octets, ends)
             begins = ends + np.where(is_v2, 2, 1)
             return begins, begins + np.where(is_v2, two_bytes, (two_bytes >> 8) & 0xFF)
         begins = ends + 1
-        return begins, begins + octets.take(ends + shift, mode="clip")
+        return begins, begins + octets.take(ends, mode="clip")
 
     @cached_property
     def stored_properties_bounds(self) -> tuple[Positions, Positions]:
         if self.compiled is not None:
             return self.compiled.properties
         begins = self.topic_bounds[1] + 2
-        return begins, begins + _pairs_at(self.tails.octets, self.topic_bounds[1] + self.tails.shift)
+        return begins, begins + _pairs_at(self._octets(), self.topic_bounds[1])
 
     @cached_property
     def body_bounds(self) -> tuple[Positions, Positions]:
@@ -207,15 +180,11 @@ class RecordParts:
         if self.inner is None:
             return self.stored_properties_bounds
         begins = np.where(self.inner >= 0, self.body_bounds[1], self.topic_bounds[1])
-        return begins + 2, begins + 2 + _pairs_at(np.frombuffer(self.segment.data, np.uint8), begins)
+        return begins + 2, begins + 2 + _pairs_at(self._octets(), begins)
 
     @cached_property
     def properties(self) -> PropertyTable:
-        begins, ends = self.properties_bounds
-        octets, shift, rows = self.tails
-        if rows is None or self.inner is not None:
-            return PropertyTable(PropertyTexts.copied(self.buffer, begins, ends))
-        return PropertyTable(PropertyTexts(octets, begins + shift, ends - begins, rows))
+        return PropertyTable(PropertyTexts(self.buffer, *self.properties_bounds))
 
     def property_values(self, name: bytes) -> pa.Array:
         """Return the value of a property of each row, as strings; null if a row has none."""
@@ -225,13 +194,12 @@ class RecordParts:
     def buffer(self) -> pa.Buffer:
         return pa.py_buffer(self.segment.data)
 
+    def _octets(self) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(self.segment.data, np.uint8)
+
     def topics(self) -> pa.Array:
         """Return the topics as bytes."""
-        begins, ends = self.topic_bounds
-        octets, shift, rows = self.tails
-        if rows is None or self.inner is not None:
-            return self.parts((begins, ends))
-        return gather(pa.py_buffer(octets), begins + shift, ends + shift)
+        return self.parts(self.topic_bounds)
 
     def parts(self, bounds: tuple[Positions, Positions]) -> pa.Array:
         """Return parts of records; all rows of one record have the same part."""

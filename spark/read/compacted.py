@@ -12,7 +12,7 @@ import numpy as np
 
 from spark.decode.decoder import CHUNK_ROWS, DecodeOptions
 from spark.files.store_directory import StoreDirectory
-from spark.rows.chunk_rows import Rows, chunk_rows, options_for
+from spark.rows.chunk_rows import Rows, chunk_rows
 from spark.rows.filters import RowFilter
 from spark.wire.records import PulledChunk, PulledSegment
 from sprocket.common.errors import StoreError
@@ -49,7 +49,6 @@ def read_compacted(
 
     Raises `StoreError` if the part is damaged, or if a compaction has removed it since the query was planned.
     """
-    options = options_for(columns, options)
     log, queue = (one.directory / name for name in one.part.file_names)
     try:
         with queue.open("rb") as units, log.open("rb") as records:

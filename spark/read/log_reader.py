@@ -21,7 +21,7 @@ from spark.decode.engine import IS_COMPILED
 from spark.files.segment import PAGE_BYTES, Segment, WindowMemory
 from spark.read.index import IndexedRecords, IndexMisfit, indexed_records
 from spark.read.plan import Span
-from spark.rows.chunk_rows import Rows, chunk_rows, options_for
+from spark.rows.chunk_rows import Rows, chunk_rows
 from spark.rows.filters import RowFilter
 from sprocket.common.files.regular_file import open_regular
 
@@ -101,7 +101,7 @@ class SpanReader:
         self._rows = rows
         # Records that are read through queues have known topics.
         self._rows_of_topics = replace(rows, topics=None, topic_pattern=None)
-        self._options = options_for(columns, options)
+        self._options = options
         self._memory = memory
         # Physical offset that the scan has reached.
         self._at = span.begin

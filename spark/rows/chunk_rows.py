@@ -1,7 +1,6 @@
 """Rows of a chunk of records: filtered, checked, inflated, with rows for damage."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,7 +11,6 @@ from spark.rows.filters import RowFilter
 
 Rows = tuple[list[pa.Array], int]
 _BODY_COLUMNS = frozenset({"body", "bodyString"})
-_TAIL_COLUMNS = frozenset({"topic", "tags", "keys", "properties", "msgId", "realTopic", "realQueueId"})
 
 
 def chunk_rows(chunk: Chunk, columns: Sequence[str], rows: RowFilter, options: DecodeOptions) -> Iterator[Rows]:
@@ -30,11 +28,6 @@ def chunk_rows(chunk: Chunk, columns: Sequence[str], rows: RowFilter, options: D
         log_damage(chunk.damage)
         if options.corrupt_column is not None and rows.passes_nulls():
             yield damage_rows(chunk.damage, columns, options.corrupt_column), len(chunk.damage)
-
-
-def options_for(columns: Sequence[str], options: DecodeOptions) -> DecodeOptions:
-    """Return the fastest form of `options` for reads of `columns`."""
-    return replace(options, reads_tails=_checks_crc(columns, options) or not _TAIL_COLUMNS.isdisjoint(columns))
 
 
 def _checks_crc(columns: Sequence[str], options: DecodeOptions) -> bool:

@@ -36,7 +36,7 @@ _NAMES: Final = (b"TAGS", b"KEYS", b"a", b"UNIQ_KEY", b"K", b"none")
 OPTIONS: Final = (
     DecodeOptions(),
     DecodeOptions(drop_malformed=True),
-    DecodeOptions(drop_malformed=True, read_uncommitted=True, reads_tails=False),
+    DecodeOptions(drop_malformed=True, read_uncommitted=True),
 )
 _BATCH: Final = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 _PREPARED, _ROLLED_BACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
@@ -118,7 +118,7 @@ def compare_texts(content: bytes, cuts: Sequence[int]) -> None:
     ends_of_present = np.where(present, ends, begins)
     held = compiled.gather(data, begins, ends_of_present, present)
     assert held.to_pylist() == binary_array.gather(data, begins, ends_of_present, present).to_pylist()
-    texts = PropertyTable(PropertyTexts.copied(data, begins, ends))
+    texts = PropertyTable(PropertyTexts(data, begins, ends))
     for name in _NAMES:
         values = compiled.property_values(data, begins, ends, name)
         values.validate(full=True)

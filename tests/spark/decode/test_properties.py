@@ -36,7 +36,7 @@ def table_of(texts: list[bytes], gap: bytes = b"", ends_with_the_log: bool = Fal
         ends.append(len(content))
     content += b"" if ends_with_the_log else gap
     positions = (np.array(each, np.int64) for each in (begins, ends))
-    return PropertyTable(PropertyTexts.copied(pa.py_buffer(content), *positions))
+    return PropertyTable(PropertyTexts(pa.py_buffer(content), *positions))
 
 
 @settings(max_examples=examples(60), deadline=None)

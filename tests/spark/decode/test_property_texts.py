@@ -1,4 +1,4 @@
-"""Texts that are copied side by side or end to end, and where their entries end."""
+"""Texts that are copied end to end, and where their entries end."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.decode.property_texts import PropertyTexts
-from spark.decode.text_rows import PADDING
+from spark.decode.property_texts import PADDING, PropertyTexts
 
 _PIECES = st.sampled_from([b"TAGS\x01a\x02", b"a\x01\x02", b"\x02", b"\x01", b"x" * 9, b"y" * 70, b"KEYS\x01k\x02"])
 _TEXTS = st.lists(_PIECES, max_size=4).map(b"".join)
@@ -23,7 +22,7 @@ def copied(texts: list[bytes], gap: bytes = GAP, tail: bytes = b"") -> PropertyT
         content += text
         ends.append(len(content))
     positions = [np.array(each, np.int64) for each in (begins, ends)]
-    return PropertyTexts.copied(pa.py_buffer(content + tail), *positions)
+    return PropertyTexts(pa.py_buffer(content + tail), *positions)
 
 
 def held(texts: PropertyTexts) -> list[bytes]:
@@ -44,7 +43,6 @@ def test_texts_and_their_separators(texts: list[bytes], tail: bytes) -> None:
     assert found.entry_ends.tolist() == found.places_of(2).tolist()
     counts = [ended(text).count(b"\x02") for text in texts]
     assert found.entry_ends.size == sum(counts)
-    assert found.entries_per_text == (counts[0] if len(set(counts)) == 1 else None)
     assert found.octets.size >= (found.last_ends[-1] + PADDING if texts else PADDING)
 
 
@@ -59,16 +57,14 @@ def test_texts_and_their_separators(texts: list[bytes], tail: bytes) -> None:
     ids=["alike", "one is long", "ragged", "short entries"],
 )
 @pytest.mark.parametrize("without", [False, True], ids=["separated", "last without separator"])
-def test_copies_of_either_kind(texts: list[bytes], without: bool) -> None:
+def test_texts_of_any_sizes(texts: list[bytes], without: bool) -> None:
     if without:
         texts = [*texts[:-1], texts[-1][:-1]]
     found = copied(texts)
     assert held(found) == [ended(text) for text in texts]
-    assert found.entries_per_text == texts[0].count(b"\x02")
 
 
 def test_the_last_entry_is_missing_its_separator_in_another_text_than_one_with_one_more() -> None:
     """As many separators as texts that are alike would have, but not where they would be."""
     found = copied([b"a\x01b\x02c\x01d", b"a\x01b\x02c\x01d\x02e\x01f\x02"])
-    assert found.entries_per_text is None
     assert held(found) == [b"a\x01b\x02c\x01d\x02", b"a\x01b\x02c\x01d\x02e\x01f\x02"]

@@ -1,13 +1,11 @@
-"""What follows the bodies, copied in rows or read where it is: the rows are the same."""
+"""What follows the bodies: lengths, topics and properties of records that differ in one way."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from spark.decode.columns import COLUMN_TYPES, DEFAULT_COLUMNS
-from spark.decode.decoder import DecodeOptions
-from spark.rows.chunk_rows import options_for
+from spark.decode.columns import COLUMN_TYPES
 from tests.spark.conftest import read_rows
 from tests.spark.naive_reader import default_columns
 from tests.spark.store_builder import Row, StoreBuilder
@@ -44,14 +42,5 @@ def test_one_record_among_others_that_are_alike(tmp_path: Path, odd: Row, at: in
     some = [default_columns(row) for row in builder.rows if row.topic == "topic-1"]
     assert read_rows(tmp_path, topics=frozenset({"topic-1"})) == some
     every = read_rows(tmp_path, columns=list(COLUMN_TYPES))
-    for name in ("queueOffset", "msgId", "bodySize"):  # one column alone: tails are not copied for all of them
+    for name in ("queueOffset", "msgId", "bodySize"):  # one column alone
         assert [row[name] for row in read_rows(tmp_path, columns=[name])] == [row[name] for row in every]
-
-
-def test_tails_are_copied_for_columns_in_them_and_for_seals() -> None:
-    plain, unchecked = DecodeOptions(), DecodeOptions(check_crc=False)
-    assert options_for(DEFAULT_COLUMNS, unchecked).reads_tails
-    assert options_for(["queueId", "tags"], unchecked).reads_tails
-    assert options_for(["body"], plain).reads_tails
-    assert not options_for(["body"], unchecked).reads_tails
-    assert not options_for([], plain).reads_tails
