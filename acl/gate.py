@@ -25,10 +25,9 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request
 from sprocket.remoting.credentials import ACCESS_KEY
-from sprocket.remoting.frame_opener import open_for_gate
 from sprocket.remoting.framing import Frame
 from sprocket.remoting.refusals import Refusal, refusal_of
-from sprocket.remoting.routes import Action, AllFields, Decoded, Resource, RouteTable, UnroutableRequest
+from sprocket.remoting.routes import Action, AllFields, Decoded, Resource, RouteTable, UnroutableRequest, open_frame
 
 logger = logging.getLogger(__name__)
 
@@ -317,7 +316,7 @@ class Doorway:
         return (entry, request) if request is not None and covers(proof, request) else None
 
     def _checked(self, frame: Frame, channel: RemotingChannel) -> Decoded | None:
-        opened = open_for_gate(frame)
+        opened = open_frame(frame)
         if isinstance(opened, ReceivedResponse):
             return opened
         request, fields = opened

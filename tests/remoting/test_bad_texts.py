@@ -19,7 +19,6 @@ from sprocket.remoting.codec import codec_binary, codec_json
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Response
-from sprocket.remoting.frame_opener import open_for_gate
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, frame_prefix
 from sprocket.remoting.headers.base import Header
@@ -142,7 +141,7 @@ def test_names_and_members_outside_the_fields(text: Text) -> None:
     if text.in_binary is not None:
         frames.append(binary_frame({}, remark=text.in_binary))
     for frame in frames:
-        for request in (open_frame(frame)[0], open_for_gate(frame)[0], routes.decode(frame)[1]):  # type: ignore[index]
+        for request in (open_frame(frame)[0], routes.decode(frame)[1]):  # type: ignore[index]
             assert request.remark == text.text
             assert frame[0] == ROCKETMQ or request.language == text.text
     names = [(text.in_json, json_frame), (text.in_binary, binary_frame)]
@@ -192,7 +191,7 @@ REFUSED: Final[dict[str, dict[str, bytes]]] = {
 @pytest.mark.parametrize("members", REFUSED.values(), ids=REFUSED)
 def test_a_request_that_cannot_be_read_is_refused_alone(members: dict[str, bytes]) -> None:
     frame = json_frame({}, **members)
-    for opened in (open_frame, open_for_gate, table(AllFields, True).decode):
+    for opened in (open_frame, table(AllFields, True).decode):
         with pytest.raises(UnroutableRequest, match="cannot be read") as refused:
             opened(frame)
         error = refused.value
