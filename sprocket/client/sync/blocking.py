@@ -29,6 +29,19 @@ class Opened(Protocol):
 C = TypeVar("C", bound=Opened)
 
 
+def made_from(kind: Callable[P, C]) -> Callable[[Callable[[Any, C], None]], Callable[Concatenate[Any, P], None]]:
+    """Return a decorator of `__init__(self, aio)`: the class takes the arguments of `kind`, the class of `aio`."""
+
+    def decorate(init: Callable[[Any, C], None]) -> Callable[Concatenate[Any, P], None]:
+        @wraps(kind.__init__)
+        def made(self: Any, /, *words: P.args, **options: P.kwargs) -> None:
+            init(self, kind(*words, **options))
+
+        return made
+
+    return decorate
+
+
 class Blocking(Generic[C]):
     """Blocking form of the asyncio object `aio`."""
 

@@ -1,27 +1,20 @@
 """Blocking consumers that own queues: `Consumer` and `OrderlyConsumer`."""
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from datetime import timedelta
 from typing import Self, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client import consumer as aio_consumer
 from sprocket.client import orderly_consumer as aio_orderly
-from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.event_loop_thread import shared_loop
-from sprocket.client.consume.consume_settings import ConsumeSettings, MessageModel
-from sprocket.client.consume.subscription import Topics
+from sprocket.client.consume.consume_settings import MessageModel
 from sprocket.client.message import MessageQueue, ReceivedMessage
-from sprocket.client.orderly_consumer import OrderlySettings
-from sprocket.client.rebalance.allocation import AllocateMessageQueueStrategy
-from sprocket.client.rebalance.listener import ConsumerListener
-from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply
 from sprocket.client.send_result import SendResult
-from sprocket.client.sync.blocking import Blocking, blocking, called_in_loop, in_loop, in_threads
+from sprocket.client.sync.blocking import Blocking, blocking, called_in_loop, in_loop, in_threads, made_from
 from sprocket.client.sync.message import BlockingMessage
-from sprocket.client.trace.recorder import TraceSettings
 
 # How many messages cross the threads at once.
 _CHUNK = 32
@@ -151,28 +144,9 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
         part._ready = deque()
         return part
 
-    def __init__(
-        self,
-        group: str,
-        topics: Topics = (),
-        namesrv: str | Sequence[str] = "",
-        *,
-        model: MessageModel = MessageModel.CLUSTERING,
-        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
-        max_in_flight: int | None = None,
-        listener: ConsumerListener | None = None,
-        strategy: AllocateMessageQueueStrategy | None = None,
-        settings: ConsumeSettings | None = None,
-        client: ClientSettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> None:
-        super().__init__(
-            aio_consumer.Consumer(
-                group, topics, namesrv, model=model, consume_from=consume_from, max_in_flight=max_in_flight,
-                listener=listener, strategy=strategy,
-                settings=settings, client=client, trace=trace,
-            )
-        )  # fmt: skip
+    @made_from(aio_consumer.Consumer)
+    def __init__(self, aio: aio_consumer.Consumer) -> None:
+        super().__init__(aio)
 
         self._ready: deque[ReceivedMessage] = deque()  # arrived together with a requested message
 
@@ -215,22 +189,6 @@ def _plain(message: Received | ReceivedMessage) -> ReceivedMessage:
 class OrderlyConsumer(_Consuming[aio_orderly.OrderlyConsumer]):
     """Consumes in order, with `run`."""
 
-    def __init__(
-        self,
-        group: str,
-        topics: Topics = (),
-        namesrv: str | Sequence[str] = "",
-        *,
-        consume_from: ConsumeFrom | datetime = ConsumeFrom.LAST,
-        listener: ConsumerListener | None = None,
-        strategy: AllocateMessageQueueStrategy | None = None,
-        settings: OrderlySettings | None = None,
-        client: ClientSettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> None:
-        super().__init__(
-            aio_orderly.OrderlyConsumer(
-                group, topics, namesrv, consume_from=consume_from, listener=listener, strategy=strategy,
-                settings=settings, client=client, trace=trace,
-            )
-        )  # fmt: skip
+    @made_from(aio_orderly.OrderlyConsumer)
+    def __init__(self, aio: aio_orderly.OrderlyConsumer) -> None:
+        super().__init__(aio)

@@ -12,7 +12,7 @@ from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.message import Message, MessageQueue, ReceivedMessage
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.send_result import SendResult
-from sprocket.client.sync.blocking import Blocking, blocking
+from sprocket.client.sync.blocking import Blocking, blocking, made_from
 from sprocket.client.trace.recorder import TraceSettings
 from sprocket.client.transaction import TransactionResult, TransactionState
 
@@ -70,16 +70,9 @@ class Producer(_Producing[aio_producer.Producer]):
         result = producer.send(Message("Flights", b"..."))
     """
 
-    def __init__(
-        self,
-        group: str,
-        namesrv: str | Sequence[str] = "",
-        *,
-        settings: SendSettings | None = None,
-        client: ClientSettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> None:
-        super().__init__(aio_producer.Producer(group, namesrv, settings=settings, client=client, trace=trace))
+    @made_from(aio_producer.Producer)
+    def __init__(self, aio: aio_producer.Producer) -> None:
+        super().__init__(aio)
 
 
 Checker = Callable[[ReceivedMessage], TransactionState]

@@ -1,23 +1,18 @@
 """The blocking consumer that pops."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TypeVar
 
 from sprocket.client import arguments
 from sprocket.client import simple_consumer as aio_simple
-from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.connection.event_loop_thread import shared_loop
-from sprocket.client.consume.subscription import Topics
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS
-from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.pop.popped_message import PoppedMessage
-from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.client.send.reply import Reply
 from sprocket.client.send_result import SendResult
-from sprocket.client.sync.blocking import Blocking, in_threads, iterate
+from sprocket.client.sync.blocking import Blocking, in_threads, iterate, made_from
 from sprocket.client.sync.message import BlockingMessage
-from sprocket.client.trace.recorder import TraceSettings
 
 Popped = BlockingMessage[PoppedMessage]
 
@@ -96,24 +91,9 @@ class Popping(Blocking[SC]):
 class SimpleConsumer(Popping[aio_simple.SimpleConsumer]):
     """Pops messages: `receive` some, or iterate; while an iteration has a message, it is renewed in the background."""
 
-    def __init__(
-        self,
-        group: str,
-        topics: Topics,
-        namesrv: str | Sequence[str] = "",
-        *,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST,
-        ordered: bool = False,
-        settings: PopSettings | None = None,
-        client: ClientSettings | None = None,
-        trace: TraceSettings | None = None,
-    ) -> None:
-        super().__init__(
-            aio_simple.SimpleConsumer(
-                group, topics, namesrv, consume_from=consume_from, ordered=ordered, settings=settings, client=client,
-                trace=trace,
-            )
-        )  # fmt: skip
+    @made_from(aio_simple.SimpleConsumer)
+    def __init__(self, aio: aio_simple.SimpleConsumer) -> None:
+        super().__init__(aio)
 
 
 def _plain_popped(popped: Popped | PoppedMessage) -> PoppedMessage:
