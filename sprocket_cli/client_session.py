@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -182,6 +182,15 @@ def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]"
             return await ask(admin)
 
     return run(session())
+
+
+def print_found(found: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print `found` as JSON, otherwise `lines`, which say the same."""
+    if as_json:
+        print_json(found)
+        return
+    for line in lines:
+        click.echo(line)
 
 
 def print_json(value: object) -> None:

@@ -6,7 +6,6 @@ from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.at_once import AtOnce, Outcomes
 from sprocket.client.admin.cluster_health import ClusterLook
 from sprocket.client.admin.cluster_look import look_at
-from sprocket.remoting.bodies.route import ClusterInfo
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import ReceivedResponse
 
@@ -26,9 +25,3 @@ async def cluster_answers(admin: AdminClient, at_once: AtOnce) -> ClusterAnswers
         admin.name_servers, lambda address: admin.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
     )
     return ClusterAnswers(name_servers, await look_at(admin, at_once, info))
-
-
-def masters_of(info: ClusterInfo) -> dict[str, str]:
-    """Return the address of each broker group by name: of its master, else of a slave."""
-    found = ((name, data.master_or_slave()) for name, data in sorted(info.broker_addr_table.items()))
-    return {name: address for name, address in found if address is not None}

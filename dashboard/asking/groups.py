@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.cluster import masters_of
 from dashboard.asking.topics import Offsets
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.at_once import AtOnce, Outcomes, answered, check_rights
-from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.remoting.bodies.client import ConsumerConnection
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
 from sprocket.remoting.bodies.group import SubscriptionGroupTable
+from sprocket.remoting.bodies.route import addresses_of
 
 # Consumers that are asked about their work; of larger groups the others are listed without.
 MAX_ASKED_CLIENTS: Final = 50
@@ -37,18 +36,18 @@ class GroupAnswers:
 
 async def group_tables(admin: AdminClient, at_once: AtOnce) -> GroupTables:
     """Ask all brokers.  Raises AdminError if no name server answers."""
-    brokers = masters_of(await admin.cluster_info())
-    figures = BrokerFigures(admin)
+    brokers = addresses_of((await admin.cluster_info()).broker_addr_table.values())
+    asked = GroupAdmin(admin)
     groups = await at_once.each(brokers, lambda name: admin.user_consumer_groups(brokers[name]))
     check_rights(groups)
-    return GroupTables(groups, await at_once.each(brokers, lambda name: figures.offsets_of_all(brokers[name])))
+    return GroupTables(groups, await at_once.each(brokers, lambda name: asked.offsets_of_all(brokers[name])))
 
 
 async def group_answers(admin: AdminClient, at_once: AtOnce, group: str) -> GroupAnswers:
     """Ask all brokers, then the group's consumers.  Raises AdminError if no name server answers."""
-    brokers = masters_of(await admin.cluster_info())
-    figures, groups = BrokerFigures(admin), GroupAdmin(admin)
-    offsets = await at_once.each(brokers, lambda name: figures.offsets(brokers[name], group))
+    brokers = addresses_of((await admin.cluster_info()).broker_addr_table.values())
+    groups = GroupAdmin(admin)
+    offsets = await at_once.each(brokers, lambda name: groups.offsets(brokers[name], group))
     check_rights(offsets)
     members = await at_once.each(brokers, lambda name: groups.consumers(group, brokers[name]))
     places = {
@@ -57,7 +56,7 @@ async def group_answers(admin: AdminClient, at_once: AtOnce, group: str) -> Grou
         for client in connection.connection_set
     }
     running = await at_once.each(
-        list(places)[:MAX_ASKED_CLIENTS], lambda client: figures.running_info(places[client], group, client)
+        list(places)[:MAX_ASKED_CLIENTS], lambda client: groups.running_info(group, client, broker=places[client])
     )
     return GroupAnswers(
         await at_once.each(brokers, lambda name: admin.consumer_groups(brokers[name])), offsets, members, running

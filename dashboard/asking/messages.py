@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from dashboard.asking.topics import addresses_of
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.at_once import AtOnce, Outcomes, answered
-from sprocket.client.admin.broker_figures import BrokerFigures
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.trace.lookup import Found, TraceLookup
+from sprocket.remoting.bodies.route import addresses_of
 from sprocket.remoting.bodies.stats import OffsetWrapper
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.topic_names import dlq_topic
@@ -94,9 +94,8 @@ async def progress(
 ) -> Outcomes[str, dict[MessageQueue, OffsetWrapper]]:
     """Return the offsets of the groups that consume the topic in which the message lies, from its broker."""
     topic = message.queue.topic
-    address = addresses_of(await admin.topic_route(topic)).get(message.queue.broker_name)
+    address = addresses_of((await admin.topic_route(topic)).broker_datas).get(message.queue.broker_name)
     if address is None:
         return {}
-    figures = BrokerFigures(admin)
-    groups = await figures.groups_of_topic(address, topic)
-    return await at_once.each(sorted(groups)[:_MAX_GROUPS], lambda group: figures.offsets(address, group))
+    groups = await admin.broker_groups_of_topic(address, topic)
+    return await at_once.each(sorted(groups)[:_MAX_GROUPS], lambda group: GroupAdmin(admin).offsets(address, group))

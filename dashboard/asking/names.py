@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from dashboard.asking.cluster import masters_of
 from dashboard.asking.topics import topic_names
 from dashboard.views.refusals import nearest
 from dashboard.views.topics import kind_of
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.at_once import AtOnce, answered
+from sprocket.remoting.bodies.route import addresses_of
 
 # More would make a page slow; browsers search in what they got.
 _MAX_OFFERED: Final = 500
@@ -49,7 +49,7 @@ async def near_groups(admin: AdminClient, at_once: AtOnce, group: str) -> list[s
 
 async def _groups(admin: AdminClient, at_once: AtOnce) -> set[str]:
     try:
-        brokers = masters_of(await admin.cluster_info())
+        brokers = addresses_of((await admin.cluster_info()).broker_addr_table.values())
     except AdminError:
         return set()
     tables = await at_once.each(brokers, lambda name: admin.user_consumer_groups(brokers[name]))

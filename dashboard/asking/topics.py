@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.at_once import AtOnce, Outcomes, answered
-from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.lite import GetParentTopicInfoResponseBody
-from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.bodies.route import TopicRouteData, addresses_of
 from sprocket.remoting.bodies.stats import BrokerStatsData, OffsetWrapper, TopicOffset
 from sprocket.remoting.bodies.topic import MESSAGE_TYPE, TopicConfig
 from sprocket.remoting.message.message_type import MessageType
@@ -46,14 +45,14 @@ async def topic_names(admin: AdminClient) -> tuple[list[str], frozenset[str]]:
 async def topic_answers(admin: AdminClient, at_once: AtOnce, topic: str) -> TopicAnswers:
     """Ask the brokers on the route of a topic.  Raises AdminError without a route."""
     route = await admin.topic_route(topic)
-    addresses = addresses_of(route)
-    figures, groups = BrokerFigures(admin), GroupAdmin(admin)
+    addresses = addresses_of(route.broker_datas)
+    groups = GroupAdmin(admin)
     configs: Outcomes[str, TopicConfig | None] = await at_once.each(
         addresses, lambda name: admin.topic_config(addresses[name], topic)
     )
     types = {name: type_of(config) for name, config in answered(configs).items() if config is not None}
     parents = [name for name, found in types.items() if found == MessageType.LITE]
-    of_topic = await at_once.each(addresses, lambda name: figures.groups_of_topic(addresses[name], topic))
+    of_topic = await at_once.each(addresses, lambda name: admin.broker_groups_of_topic(addresses[name], topic))
     readers = [
         (name, group)
         for name, found in answered(of_topic).items()
@@ -63,12 +62,17 @@ async def topic_answers(admin: AdminClient, at_once: AtOnce, topic: str) -> Topi
     return TopicAnswers(
         route,
         configs,
-        await at_once.each(addresses, lambda name: figures.extents(addresses[name], topic)),
+        await at_once.each(addresses, lambda name: extents_of(admin, addresses[name], topic)),
         await at_once.each(addresses, lambda name: groups.stats(addresses[name], _TOPIC_PUT, topic)),
         of_topic,
         await at_once.each(parents, lambda name: admin.parent_topic_info(addresses[name], topic)),
-        await at_once.each(readers, lambda reader: figures.offsets(addresses[reader[0]], reader[1])),
+        await at_once.each(readers, lambda reader: groups.offsets(addresses[reader[0]], reader[1])),
     )
+
+
+async def extents_of(admin: AdminClient, broker: str, topic: str) -> Extents:
+    """Return the extent of each queue of a topic on the broker at an address."""
+    return (await admin.broker_topic_stats(broker, topic)).offset_table
 
 
 def type_of(config: TopicConfig) -> str:
@@ -87,15 +91,9 @@ async def summaries(
         (topic, name): address
         for topic, route in routes.items()
         if not isinstance(route, AdminError)
-        for name, address in addresses_of(route).items()
+        for name, address in addresses_of(route.broker_datas).items()
     }
-    figures, groups = BrokerFigures(admin), GroupAdmin(admin)
-    extents = await at_once.each(places, lambda place: figures.extents(places[place], place[0]))
+    groups = GroupAdmin(admin)
+    extents = await at_once.each(places, lambda place: extents_of(admin, places[place], place[0]))
     rates = await at_once.each(places, lambda place: groups.stats(places[place], _TOPIC_PUT, place[0]))
     return routes, extents, rates
-
-
-def addresses_of(route: TopicRouteData) -> dict[str, str]:
-    """Return the address of each broker group on a route by name: of its master, else of a slave."""
-    found = ((data.broker_name, data.master_or_slave()) for data in route.broker_datas)
-    return {name: address for name, address in sorted(found, key=lambda one: one[0]) if address is not None}

@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dashboard.asking.names import near_groups, offered_groups, offered_topics
-from dashboard.asking.topics import addresses_of
+from dashboard.asking.topics import extents_of
 from dashboard.page import BadInput, Page, PageRoute, Visit
 from dashboard.views.offsets import preview_rows
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.at_once import Outcomes, answered
-from sprocket.client.admin.broker_figures import BrokerFigures
 from sprocket.client.admin.group_admin import TO_END, GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.client.message import MessageQueue
+from sprocket.remoting.bodies.route import addresses_of
 from sprocket.remoting.bodies.stats import OffsetWrapper, TopicOffset
 from sprocket.remoting.codes import ResponseCode
 
@@ -44,7 +44,8 @@ async def _page(visit: Visit, done: dict[MessageQueue, int] | None) -> Page:
     timestamp_ms = _timestamp(visit)
     route, groups = await visit.admin.topic_route(topic), GroupAdmin(visit.admin)
     is_static = bool(route.topic_queue_mapping_by_broker)
-    here = await (_logical(visit, group, topic) if is_static else _physical(visit, group, topic, addresses_of(route)))
+    addresses = addresses_of(route.broker_datas)
+    here = await (_logical(visit, group, topic) if is_static else _physical(visit, group, topic, addresses))
 
     async def target_of(queue: MessageQueue) -> int:
         return await groups.offset_at(here.addresses[queue], topic, queue.queue_id, timestamp_ms)
@@ -75,11 +76,11 @@ class _Queues:
 
 
 async def _physical(visit: Visit, group: str, topic: str, addresses: Mapping[str, str]) -> _Queues:
-    figures = BrokerFigures(visit.admin)
+    groups = GroupAdmin(visit.admin)
     committed: Outcomes[str, dict[MessageQueue, OffsetWrapper]] = await visit.at_once.each(
-        addresses, lambda name: figures.offsets(addresses[name], group)
+        addresses, lambda name: groups.offsets(addresses[name], group)
     )
-    extents = await visit.at_once.each(addresses, lambda name: figures.extents(addresses[name], topic))
+    extents = await visit.at_once.each(addresses, lambda name: extents_of(visit.admin, addresses[name], topic))
     bounds = {queue: one for table in answered(extents).values() for queue, one in table.items()}
     return _Queues(
         {queue: addresses[queue.broker_name] for queue in bounds},

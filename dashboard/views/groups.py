@@ -8,8 +8,8 @@ from dashboard.asking.groups import GroupAnswers, GroupTables
 from dashboard.asking.topics import Offsets
 from dashboard.views.words import duration
 from sprocket.client.admin.admin_client import AdminError
+from sprocket.client.admin.admin_requests import queues_of
 from sprocket.client.admin.at_once import answered
-from sprocket.client.admin.broker_figures import queues_of
 from sprocket.remoting.bodies.client import MessageQueue, SubscriptionData
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, ProcessQueueInfo
 from sprocket.remoting.message.topic_names import RETRY_PREFIX

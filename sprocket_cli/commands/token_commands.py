@@ -171,4 +171,4 @@ def revoke(namesrv: str | None, target: Target, text: str | None, token_id: str 
     async def ask(admin: "AdminClient", address: str) -> None:
         await admin.revoke_token(address, token_id=token_id, username=user, expires_at=expires_at)
 
-    ask_each(namesrv, target, ask, masters_only=False, done="revoke")
+    ask_each(namesrv, target, ask, masters_only=False, done=lambda address: f"revoke {address} success.")

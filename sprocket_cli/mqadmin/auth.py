@@ -45,7 +45,7 @@ def _acl_options(command: F) -> F:
 
 def _change(namesrv: str | None, target: Target, change: Change, done: str) -> None:
     """Apply `change` to one broker, or to every master and slave of a cluster."""
-    ask_each(namesrv, target, change, masters_only=False, done=done)
+    ask_each(namesrv, target, change, masters_only=False, done=lambda address: f"{done} {address} success.")
 
 
 def _parts(text: str | None) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
-from sprocket_cli.mqadmin.options import Target, interval_option, repeat, target_options
+from sprocket_cli.client_session import admin_command, json_option, print_found, with_admin
+from sprocket_cli.mqadmin.options import Target, ask_each, interval_option, repeat, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -73,11 +73,8 @@ def cluster_list(namesrv: str | None, more: bool, interval_s: float | None, clus
 
     def show() -> None:
         found = with_admin(namesrv, lambda admin: members(admin, cluster))
-        if as_json:
-            print_json([member._asdict() for member in found])
-        else:
-            for line in more_lines(found) if more else cluster_lines(found, _CLOCK.wall_ms()):
-                click.echo(line)
+        lines = more_lines(found) if more else cluster_lines(found, _CLOCK.wall_ms())
+        print_found([member._asdict() for member in found], lines, as_json=as_json)
 
     repeat(show, interval_s)
 
@@ -152,15 +149,10 @@ def _number(table: Mapping[str, str], key: str) -> float:
 @json_option
 def broker_status(namesrv: str | None, target: Target, as_json: bool) -> None:
     """Show the runtime figures of a broker."""
-    tables = with_admin(namesrv, lambda admin: _runtime_infos(admin, target))
-    if as_json:
-        print_json(tables)
-        return
-    for address, table in tables.items():
-        for key, value in sorted(table.items()):
-            click.echo(f"{key:<32}: {value}" if target.broker else f"{address:<24} {key:<32}: {value}")
-
-
-async def _runtime_infos(admin: "AdminClient", target: Target) -> dict[str, dict[str, str]]:
-    addresses = await target.addresses(admin, masters_only=False)
-    return {address: await admin.broker_runtime_info(address) for address in addresses}
+    tables = ask_each(namesrv, target, lambda admin, address: admin.broker_runtime_info(address), masters_only=False)
+    lines = (
+        f"{key:<32}: {value}" if target.broker else f"{address:<24} {key:<32}: {value}"
+        for address, table in tables.items()
+        for key, value in sorted(table.items())
+    )
+    print_found(tables, lines, as_json=as_json)

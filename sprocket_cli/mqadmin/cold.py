@@ -13,7 +13,7 @@ import click
 
 from sprocket_cli.client_session import admin_command, with_admin
 from sprocket_cli.columns import seconds_text
-from sprocket_cli.mqadmin.options import NO_MASTER, Target, target_options
+from sprocket_cli.mqadmin.options import NO_MASTER, Target, ask_each, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -34,11 +34,6 @@ async def _from_all(admin: "AdminClient", target: Target, request: Request) -> l
         for address, head in heads.items():
             lines += [f" ============{head}============", await request(admin, address)]
     return lines
-
-
-async def _from_masters(admin: "AdminClient", target: Target, request: Request) -> list[str]:
-    """Ask one broker, or every master of a cluster."""
-    return [await request(admin, address) for address in await target.addresses(admin, masters_only=True)]
 
 
 @admin_command("setCommitLogReadAheadMode")
@@ -82,13 +77,12 @@ def get_cold_flow_info(namesrv: str | None, target: Target) -> None:
 )
 def update_cold_flow_group(namesrv: str | None, target: Target, group: str, threshold: int) -> None:
     """Set the threshold of a group for reads of old messages."""
-
-    async def request(admin: "AdminClient", address: str) -> str:
-        await admin.set_cold_threshold(address, group.strip(), threshold)
-        return f"updateColdDataFlowCtrGroupConfig success, {address}"
-
-    for line in with_admin(namesrv, lambda admin: _from_masters(admin, target, request)):
-        click.echo(line)
+    ask_each(
+        namesrv,
+        target,
+        lambda admin, address: admin.set_cold_threshold(address, group.strip(), threshold),
+        done=lambda address: f"updateColdDataFlowCtrGroupConfig success, {address}",
+    )
 
 
 @admin_command("removeColdDataFlowCtrGroupConfig")
@@ -96,10 +90,9 @@ def update_cold_flow_group(namesrv: str | None, target: Target, group: str, thre
 @_group_option
 def remove_cold_flow_group(namesrv: str | None, target: Target, group: str) -> None:
     """Remove the threshold of a group for reads of old messages."""
-
-    async def request(admin: "AdminClient", address: str) -> str:
-        await admin.remove_cold_threshold(address, group.strip())
-        return f"remove broker cold read threshold success, {address}"
-
-    for line in with_admin(namesrv, lambda admin: _from_masters(admin, target, request)):
-        click.echo(line)
+    ask_each(
+        namesrv,
+        target,
+        lambda admin, address: admin.remove_cold_threshold(address, group.strip()),
+        done=lambda address: f"remove broker cold read threshold success, {address}",
+    )

@@ -1,17 +1,15 @@
 """`mqadmin` about the configurations of brokers and name servers."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import admin_command, json_option, name_servers, print_json, with_admin
+from sprocket_cli.client_session import admin_command, json_option, name_servers, print_found, with_admin
 from sprocket_cli.mqadmin.options import NO_MASTER, Target, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
-
-_ENTRY: Final = "%-50s=  %s"
 
 key_option = click.option("-k", "--key", required=True, help="Key of the configuration.")
 value_option = click.option("-v", "--value", required=True, help="New value.")
@@ -42,14 +40,15 @@ def update_broker_config(namesrv: str | None, target: Target, with_slaves: bool,
 def broker_config(namesrv: str | None, target: Target, as_json: bool) -> None:
     """Show the configuration of a broker."""
     found = with_admin(namesrv, lambda admin: _broker_configs(admin, target))
-    if as_json:
-        print_json({address: table for address, _, table in found if table is not None})
-        return
+    tables = {address: table for address, _, table in found if table is not None}
+    print_found(tables, _broker_lines(found), as_json=as_json)
+
+
+def _broker_lines(found: list[tuple[str, str, dict[str, str] | None]]) -> Iterator[str]:
     for _, head, table in found:
-        click.echo(f"============{head}============")
+        yield from config_lines({head: table or {}})
         if table is not None:
-            _show(table)
-            click.echo()
+            yield ""
 
 
 async def _broker_configs(admin: "AdminClient", target: Target) -> list[tuple[str, str, dict[str, str] | None]]:
@@ -67,9 +66,12 @@ async def _broker_configs(admin: "AdminClient", target: Target) -> list[tuple[st
     return found
 
 
-def _show(table: Mapping[str, str]) -> None:
-    for key, value in sorted(table.items()):
-        click.echo(_ENTRY % (key, value))
+def config_lines(tables: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yield RocketMQ's lines: the title of each configuration, then its entries."""
+    for title, table in tables.items():
+        yield f"============{title}============"
+        for key, value in sorted(table.items()):
+            yield f"{key:<50}=  {value}"
 
 
 @admin_command("getNamesrvConfig")
@@ -77,12 +79,7 @@ def _show(table: Mapping[str, str]) -> None:
 def namesrv_config(namesrv: str | None, as_json: bool) -> None:
     """Show the configuration of each name server."""
     found = with_admin(namesrv, lambda admin: admin.name_server_configs())
-    if as_json:
-        print_json(found)
-        return
-    for address, table in found.items():
-        click.echo(f"============{address}============")
-        _show(table)
+    print_found(found, config_lines(found), as_json=as_json)
 
 
 @admin_command("updateNamesrvConfig")

@@ -78,11 +78,10 @@ def _on_route(topic: str, only: str | None = None) -> Find:
 
     async def find(admin: "AdminClient") -> Mapping[str, str]:
         from sprocket.client.admin.admin_client import AdminError
+        from sprocket.remoting.bodies.route import addresses_of
 
         route = await admin.topic_route(topic)
-        brokers = sorted(route.broker_datas, key=lambda broker: broker.broker_name)
-        members = {broker.broker_name: broker.master_or_slave() for broker in brokers}
-        found = {name: address for name, address in members.items() if address is not None and only in (None, name)}
+        found = {name: one for name, one in addresses_of(route.broker_datas).items() if only in (None, name)}
         if only is not None and not found:
             raise AdminError(f"broker {only} is not on the route of topic {topic}")
         return found

@@ -17,10 +17,11 @@ import click
 from sprocket_cli.client_session import CommandFailed, WrongUsage, admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import millis_text
 from sprocket_cli.mqadmin.message_text import decoded, message_line, properties_text, shown_id
-from sprocket_cli.mqadmin.options import route_option, topic_option
+from sprocket_cli.mqadmin.options import route_option, topic_option, with_lookup
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.message_lookup import MessageLookup
     from sprocket.client.admin.message_tracks import MessageTrack
     from sprocket.client.admin.stored_message import StoredMessage
     from sprocket.client.message import ReceivedMessage
@@ -189,13 +190,10 @@ def query_by_key(
     as_json: bool,
 ) -> None:
     """List the messages of a topic that have a key."""
-
-    async def ask(admin: "AdminClient") -> list["ReceivedMessage"]:
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        return await MessageLookup(admin).by_key(topic.strip(), key.strip(), max_count, begin_ms, end_ms, cluster)
-
-    found = with_admin(namesrv, ask)
+    found = with_lookup(
+        namesrv,
+        lambda lookup: lookup.by_key(topic.strip(), key.strip(), max_count, begin_ms, end_ms, cluster),
+    )
     if as_json:
         print_json([message_json(message) for message in found])
         return
@@ -315,10 +313,7 @@ def print_messages(
     """Print the messages of a topic that were stored in a span of time."""
     begin_ms, end_ms = parse_time(begin), parse_time(end)
 
-    async def show(admin: "AdminClient") -> None:
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        lookup = MessageLookup(admin)
+    async def show(lookup: "MessageLookup") -> None:
         for queue, address in await lookup.queues(topic.strip(), route_topic):
             start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
             name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
@@ -333,7 +328,7 @@ def print_messages(
             if not as_json:
                 click.echo("-" * 56)
 
-    with_admin(namesrv, show)
+    with_lookup(namesrv, show)
 
 
 @admin_command("printMsgByQueue")
@@ -366,11 +361,8 @@ def print_messages_of_queue(
     topic, broker_name = topic.strip(), broker_name.strip()
     begin_ms, end_ms = parse_time(begin), parse_time(end)
 
-    async def show(admin: "AdminClient") -> Counter[str]:
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        lookup, counts = MessageLookup(admin), Counter[str]()
-        place = (broker_name, queue_id)
+    async def show(lookup: "MessageLookup") -> Counter[str]:
+        counts, place = Counter[str](), (broker_name, queue_id)
         queues = [each for each in await lookup.queues(topic) if (each[0].broker_name, each[0].queue_id) == place]
         if not queues:
             raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
@@ -387,7 +379,7 @@ def print_messages_of_queue(
                     click.echo(message_line(stored, charset if print_body else None))
         return counts
 
-    counts = with_admin(namesrv, show)
+    counts = with_lookup(namesrv, show)
     if count_tags and not as_json:
         for tag, count in counts.most_common():
             click.echo(f"Tag: {tag:<30} Count: {count}")

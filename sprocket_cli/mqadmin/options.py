@@ -11,6 +11,9 @@ from sprocket_cli.client_session import SERVER_ADDRESS, with_admin
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.controller_admin import ControllerAdmin
+    from sprocket.client.admin.group_admin import GroupAdmin
+    from sprocket.client.admin.message_lookup import MessageLookup
 
 # Stands for the address of a master that is not there (`CommandUtil.NO_MASTER_PLACEHOLDER`).
 NO_MASTER: Final = "NO_MASTER"
@@ -43,19 +46,40 @@ def ask_each(
     ask: "Callable[[AdminClient, str], Awaitable[T]]",
     *,
     masters_only: bool = True,
-    done: str = "",
+    done: Callable[[str], str] | None = None,
 ) -> dict[str, T]:
-    """Return the answer of each broker, by address; print `done` with each at once, because a later one may fail."""
+    """Return the answer of each broker, by address; print what `done` says of each at once: a later one may fail."""
 
     async def session(admin: "AdminClient") -> dict[str, T]:
         found = {}
         for address in await target.addresses(admin, masters_only=masters_only):
             found[address] = await ask(admin, address)
-            if done:
-                click.echo(f"{done} {address} success.")
+            if done is not None:
+                click.echo(done(address))
         return found
 
     return with_admin(namesrv, session)
+
+
+def with_groups(namesrv: str | None, ask: "Callable[[GroupAdmin], Awaitable[T]]") -> T:
+    """Do as `with_admin`, with a client for consumer and producer groups."""
+    from sprocket.client.admin.group_admin import GroupAdmin
+
+    return with_admin(namesrv, lambda admin: ask(GroupAdmin(admin)))
+
+
+def with_lookup(namesrv: str | None, ask: "Callable[[MessageLookup], Awaitable[T]]") -> T:
+    """Do as `with_admin`, with a client that looks up messages."""
+    from sprocket.client.admin.message_lookup import MessageLookup
+
+    return with_admin(namesrv, lambda admin: ask(MessageLookup(admin)))
+
+
+def with_controllers(address: str | None, ask: "Callable[[ControllerAdmin], Awaitable[T]]") -> T:
+    """Do as `with_admin`, with a client for controllers."""
+    from sprocket.client.admin.controller_admin import ControllerAdmin
+
+    return with_admin(address, lambda admin: ask(ControllerAdmin(admin)))
 
 
 def target_options(

@@ -31,8 +31,12 @@ def update_quota(namesrv: str | None, target: Target, name: str, **limits: Any) 
     from sprocket.remoting.bodies.quota import Quota
 
     wanted = Quota(name.strip(), **limits)
-    done = f"set quota {wanted.name} to"
-    ask_each(namesrv, target, lambda admin, address: admin.set_quota(address, wanted), done=done)
+    ask_each(
+        namesrv,
+        target,
+        lambda admin, address: admin.set_quota(address, wanted),
+        done=lambda address: f"set quota {wanted.name} to {address} success.",
+    )
 
 
 @click.command("deleteQuota", context_settings=HELP, help=f"Delete a quota {_OWN}.")
@@ -41,8 +45,12 @@ def update_quota(namesrv: str | None, target: Target, name: str, **limits: Any) 
 @_quota_option
 def delete_quota(namesrv: str | None, target: Target, name: str) -> None:
     """Delete a quota at each master."""
-    done = f"delete quota {name.strip()} from"
-    ask_each(namesrv, target, lambda admin, address: admin.delete_quota(address, name.strip()), done=done)
+    ask_each(
+        namesrv,
+        target,
+        lambda admin, address: admin.delete_quota(address, name.strip()),
+        done=lambda address: f"delete quota {name.strip()} from {address} success.",
+    )
 
 
 @click.command("getQuota", context_settings=HELP, help=f"Show the quotas of masters {_OWN}.")

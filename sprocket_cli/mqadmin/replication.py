@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
+from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_found, with_admin
 from sprocket_cli.columns import millis_text
-from sprocket_cli.mqadmin.options import Target, interval_option, repeat, target_options
+from sprocket_cli.mqadmin.options import Target, ask_each, interval_option, repeat, target_options
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
     from sprocket.remoting.bodies.stats import HARuntimeInfo
 
 _SLAVE_HEAD: Final = "%-32s  %-16s %16s %16s %16s %16s"
@@ -33,21 +32,11 @@ def ha_status(namesrv: str | None, target: Target, interval_s: float | None, as_
     """Show how far the slaves of a master are, or how far a slave is."""
 
     def show() -> None:
-        found = with_admin(namesrv, lambda admin: _statuses(admin, target))
-        if as_json:
-            print_json(found)
-            return
-        for address, status in found.items():
-            for line in ha_lines(address, status):
-                click.echo(line)
+        found = ask_each(namesrv, target, lambda admin, address: admin.ha_status(address))
+        lines = (line for address, status in found.items() for line in ha_lines(address, status))
+        print_found(found, lines, as_json=as_json)
 
     repeat(show, interval_s)
-
-
-async def _statuses(admin: "AdminClient", target: Target) -> "dict[str, HARuntimeInfo]":
-
-    addresses = await target.addresses(admin, masters_only=True)
-    return {address: await admin.ha_status(address) for address in addresses}
 
 
 def ha_lines(address: str, status: "HARuntimeInfo") -> Iterator[str]:

@@ -17,16 +17,17 @@ from sprocket_cli.client_session import (
     client_settings,
     json_option,
     name_servers,
+    print_found,
     print_json,
     run,
     with_admin,
 )
 from sprocket_cli.mqadmin.message import message_json, parse_time
 from sprocket_cli.mqadmin.message_text import message_line
-from sprocket_cli.mqadmin.options import repeat, topic_option
+from sprocket_cli.mqadmin.options import repeat, topic_option, with_lookup
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.message_lookup import MessageLookup
     from sprocket.client.message import Message
     from sprocket.client.send_result import SendResult
     from sprocket.remoting.bodies.client import MessageQueue
@@ -72,16 +73,15 @@ def send_message(
 
     result = run(_send(name_servers(namesrv), message, queue, trace=trace))
     place = result.queue
-    if as_json:
-        print_json(
-            {
-                "brokerName": place.broker_name, "queueId": place.queue_id, "sendStatus": result.status.name,
-                "msgId": result.message_id, "queueOffset": result.queue_offset,
-            }
-        )  # fmt: skip
-        return
-    click.echo(_SENT % ("#Broker Name", "#QID", "#Send Result", "#MsgId"))
-    click.echo(_SENT % (place.broker_name, place.queue_id, result.status.name, result.message_id))
+    document = {
+        "brokerName": place.broker_name, "queueId": place.queue_id, "sendStatus": result.status.name,
+        "msgId": result.message_id, "queueOffset": result.queue_offset,
+    }  # fmt: skip
+    lines = (
+        _SENT % ("#Broker Name", "#QID", "#Send Result", "#MsgId"),
+        _SENT % (place.broker_name, place.queue_id, result.status.name, result.message_id),
+    )
+    print_found(document, lines, as_json=as_json)
 
 
 async def _send(
@@ -259,10 +259,8 @@ def consume_message(
     if end_ms is not None and (begin_ms or 0) > end_ms:
         raise WrongUsage("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
 
-    async def show(admin: "AdminClient") -> None:
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        lookup, left = MessageLookup(admin), count
+    async def show(lookup: "MessageLookup") -> None:
+        left = count
         found = [
             (queue, address)
             for queue, address in await lookup.queues(topic.strip())
@@ -292,4 +290,4 @@ def consume_message(
                 name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
                 click.echo(f"{name} print msg finished. status=NO_NEW_MSG, offset={max(start, stop)}")
 
-    with_admin(namesrv, show)
+    with_lookup(namesrv, show)

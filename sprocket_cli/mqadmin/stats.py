@@ -5,9 +5,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
+from sprocket_cli.client_session import (
+    SERVER_ADDRESS,
+    admin_command,
+    json_option,
+    print_found,
+    print_json,
+    with_admin,
+)
 from sprocket_cli.columns import seconds_text
-from sprocket_cli.mqadmin.options import topic_option
+from sprocket_cli.mqadmin.options import topic_option, with_groups
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -125,15 +132,12 @@ def broker_consume_stats(
     namesrv: str | None, broker: str, timeout_ms: int, level: int, ordered_only: bool, as_json: bool
 ) -> None:
     """Show the offsets and lag of the groups on a broker."""
-
-    async def ask(admin: "AdminClient") -> "ConsumeStatsList[str]":
-        from sprocket.client.admin.group_admin import GroupAdmin
-
-        return await GroupAdmin(admin).broker_consume_stats(
+    found = with_groups(
+        namesrv,
+        lambda groups: groups.broker_consume_stats(
             broker.strip(), ordered_only=ordered_only, timeout_s=timeout_ms / 1000
-        )
-
-    found = with_admin(namesrv, ask)
+        ),
+    )
     rows = [row for row in _queue_rows(found) if row[6] >= level and row[7] > 0]
     if as_json:
         keys = ("topic", "group", "brokerName", "queueId", "brokerOffset", "consumerOffset", "diff", "lastTimestamp")
@@ -179,18 +183,11 @@ def query_cq(
     as_json: bool,
 ) -> None:
     """Show the entries of a ConsumeQueue."""
-
-    async def ask(admin: "AdminClient") -> "QueryConsumeQueueResponseBody":
-        from sprocket.client.admin.group_admin import GroupAdmin
-
-        return await GroupAdmin(admin).consume_queue(topic.strip(), queue_id, index, count, group=group, broker=broker)
-
-    found = with_admin(namesrv, ask)
-    if as_json:
-        print_json(found)
-        return
-    for line in queue_lines(found, index):
-        click.echo(line)
+    found = with_groups(
+        namesrv,
+        lambda groups: groups.consume_queue(topic.strip(), queue_id, index, count, group=group, broker=broker),
+    )
+    print_found(found, queue_lines(found, index), as_json=as_json)
 
 
 def queue_lines(found: "QueryConsumeQueueResponseBody", index: int) -> list[str]:

@@ -6,19 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import CommandFailed, WrongUsage, admin_command, json_option, print_json, with_admin
+from sprocket_cli.client_session import CommandFailed, WrongUsage, admin_command, json_option, print_found, with_admin
 from sprocket_cli.columns import java_map, millis_text, perm_text
 from sprocket_cli.mqadmin.files import configs_in_file, file_option
-from sprocket_cli.mqadmin.options import (
-    Target,
-    route_option,
-    target_options,
-    topic_option,
-)
+from sprocket_cli.mqadmin.options import Target, ask_each, route_option, target_options, topic_option, with_lookup
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.remoting.bodies.client import MessageQueue
     from sprocket.remoting.bodies.route import TopicRouteData
     from sprocket.remoting.bodies.topic import TopicConfig
 
@@ -136,14 +130,13 @@ def update_topics(namesrv: str | None, target: Target, path: Path) -> None:
     from sprocket.remoting.bodies.topic import TopicConfig
 
     configs = configs_in_file(path, TopicConfig)
-
-    async def create(admin: "AdminClient") -> None:
-        for address in await target.addresses(admin, masters_only=True):
-            await admin.create_topics(address, configs)
-            click.echo(f"submit batch of topic config to {address} success, please check the result later.")
-
     if configs:
-        with_admin(namesrv, create)
+        ask_each(
+            namesrv,
+            target,
+            lambda admin, address: admin.create_topics(address, configs),
+            done=lambda address: f"submit batch of topic config to {address} success, please check the result later.",
+        )
 
 
 @admin_command("updateTopicPerm")
@@ -153,17 +146,12 @@ def update_topics(namesrv: str | None, target: Target, path: Path) -> None:
 def update_topic_perm(namesrv: str | None, target: Target, topic: str, perm: str) -> None:
     """Change the permission of a topic, and nothing else of it."""
     topic, new_perm = topic.strip(), int(perm)
-
-    async def update(admin: "AdminClient") -> None:
-        for address in await target.addresses(admin, masters_only=True):
-            await _update_perm(admin, address, topic, new_perm, is_single=target.broker is not None)
-
-    with_admin(namesrv, update)
+    is_single = target.broker is not None
+    ask_each(namesrv, target, lambda admin, address: _update_perm(admin, address, topic, new_perm, is_single=is_single))
 
 
 async def _update_perm(admin: "AdminClient", address: str, topic: str, perm: int, *, is_single: bool) -> None:
     """Change the permission on one broker.  Raises CommandFailed if it does not have the topic."""
-
     config = await admin.topic_config(address, topic)
     if config is None:
         raise CommandFailed(f"broker {address} has no topic {topic}")
@@ -198,20 +186,14 @@ def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
     """List all topics."""
     if not with_cluster:
         topics = with_admin(namesrv, lambda admin: admin.topic_list())
-        if as_json:
-            print_json(topics)
-        else:
-            for topic in topics:
-                click.echo(topic)
+        print_found(topics, topics, as_json=as_json)
         return
     rows = with_admin(namesrv, topics_with_groups)
-    if as_json:
-        print_json([{"cluster": cluster, "topic": topic, "groups": groups} for cluster, topic, groups in rows])
-        return
-    click.echo(_TOPICS_HEAD % ("#Cluster Name", "#Topic", "#Consumer Group"))
+    lines = [_TOPICS_HEAD % ("#Cluster Name", "#Topic", "#Consumer Group")]
     for cluster, topic, groups in rows:
-        for group in groups or [""]:
-            click.echo(_TOPICS % (cluster[:20], topic[:64], group[:64]))
+        lines += [_TOPICS % (cluster[:20], topic[:64], group[:64]) for group in groups or [""]]
+    document = [{"cluster": cluster, "topic": topic, "groups": groups} for cluster, topic, groups in rows]
+    print_found(document, lines, as_json=as_json)
 
 
 async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[str]]]:
@@ -276,26 +258,21 @@ def topic_status(namesrv: str | None, topic: str, cluster: str | None, as_json: 
     if not stats.offset_table:
         raise CommandFailed("Not found the topic stats info")
     rows = sorted(stats.offset_table.items())
-    if as_json:
-        print_json(
-            [
-                {
-                    "brokerName": queue.broker_name,
-                    "queueId": queue.queue_id,
-                    "minOffset": extent.min_offset,
-                    "maxOffset": extent.max_offset,
-                    "lastUpdateTimestamp": extent.last_update_timestamp,
-                }
-                for queue, extent in rows
-            ]
-        )
-        return
-    click.echo(_STATUS_HEAD % ("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated"))
+    document = [
+        {
+            "brokerName": queue.broker_name,
+            "queueId": queue.queue_id,
+            "minOffset": extent.min_offset,
+            "maxOffset": extent.max_offset,
+            "lastUpdateTimestamp": extent.last_update_timestamp,
+        }
+        for queue, extent in rows
+    ]
+    lines = [_STATUS_HEAD % ("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")]
     for queue, extent in rows:
         last = millis_text(extent.last_update_timestamp) if extent.last_update_timestamp > 0 else ""
-        numbers = (queue.queue_id, extent.min_offset, extent.max_offset)
-        click.echo(_STATUS % (queue.broker_name[:32], *numbers, last))
-    click.echo(f"\nTopic Put TPS: {stats.topic_put_tps}")
+        lines.append(_STATUS % (queue.broker_name[:32], queue.queue_id, extent.min_offset, extent.max_offset, last))
+    print_found(document, [*lines, f"\nTopic Put TPS: {stats.topic_put_tps}"], as_json=as_json)
 
 
 @admin_command("topicClusterList")
@@ -311,11 +288,7 @@ def topic_cluster_list(namesrv: str | None, topic: str, as_json: bool) -> None:
         return sorted(cluster for cluster, names in table.items() if brokers & set(names))
 
     clusters = with_admin(namesrv, ask)
-    if as_json:
-        print_json(clusters)
-        return
-    for cluster in clusters:
-        click.echo(cluster)
+    print_found(clusters, clusters, as_json=as_json)
 
 
 @admin_command("allocateMQ")
@@ -326,12 +299,8 @@ def allocate_queues(namesrv: str | None, topic: str, ips: str) -> None:
     from sprocket.client.rebalance.allocation import AllocateMessageQueueAveragely
     from sprocket.remoting.codec.fastjson import dumps
 
-    async def ask(admin: "AdminClient") -> "list[MessageQueue]":
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        return [queue for queue, _ in await MessageLookup(admin).queues(topic.strip())]
-
-    queues, consumers = with_admin(namesrv, ask), [each.strip() for each in ips.split(",")]
+    placed = with_lookup(namesrv, lambda lookup: lookup.queues(topic.strip()))
+    queues, consumers = [queue for queue, _ in placed], [each.strip() for each in ips.split(",")]
     divide = AllocateMessageQueueAveragely().allocate
     # RocketMQ's JSON has the fields of a queue by name.
     shares = {

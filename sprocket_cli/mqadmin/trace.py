@@ -4,16 +4,13 @@ Source of the format: RocketMQ 5.3.3, `TraceDataEncoder`, `TraceView`.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
-from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
+from sprocket_cli.client_session import admin_command, json_option, print_found
 from sprocket_cli.columns import seconds_text
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.message import ReceivedMessage
+from sprocket_cli.mqadmin.options import with_lookup
 
 _ROW: Final = "%-10s %-20s %-20s %-20s %-10s %-10s"
 _MAX_LONG: Final = (1 << 63) - 1
@@ -63,22 +60,15 @@ def query_trace(
 ) -> None:
     """Show who sent a message and who consumed it, if these clients record traces."""
     message_id = message_id.strip()
-
-    async def ask(admin: "AdminClient") -> "list[ReceivedMessage]":
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        return await MessageLookup(admin).by_key(topic.strip(), message_id, max_count, begin_ms, end_ms)
-
+    messages = with_lookup(
+        namesrv, lambda lookup: lookup.by_key(topic.strip(), message_id, max_count, begin_ms, end_ms)
+    )
     found = [
         trace
-        for message in with_admin(namesrv, ask)
+        for message in messages
         for trace in traces(message.body.decode("utf-8", "replace"), message_id, message.born_host[0])
     ]
-    if as_json:
-        print_json([trace._asdict() for trace in found])
-        return
-    for line in trace_lines(found):
-        click.echo(line)
+    print_found([trace._asdict() for trace in found], trace_lines(found), as_json=as_json)
 
 
 def trace_lines(found: list[Trace]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from sprocket import (
     TransactionState,
     sync,
 )
-from sprocket.client.admin.broker_figures import BrokerFigures
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.connection.wire_names import WireNames
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -138,7 +138,7 @@ async def test_a_consumer_retries_and_answers_operators_within_the_namespace(
         await again.dead_letter("enough")
         async with AdminClient(broker.namesrv) as admin:
             (member,) = (await admin.consumer_connection(f"{NAMESPACE}%{group}")).connection_set
-            info = await BrokerFigures(admin).running_info(broker.address, f"{NAMESPACE}%{group}", member.client_id)
+            info = await GroupAdmin(admin).running_info(f"{NAMESPACE}%{group}", member.client_id)
             assert {data.topic for data in info.subscription_set} == {
                 f"{NAMESPACE}%{topic}", f"%RETRY%{NAMESPACE}%{group}",
             }  # fmt: skip

@@ -7,12 +7,18 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar
 
 import msgspec
 
 from sprocket.client import arguments
-from sprocket.client.admin.admin_requests import AdminDenied, AdminError, ConfigRefused, decoded
+from sprocket.client.admin.admin_requests import (
+    AdminDenied,
+    AdminError,
+    ConfigRefused,
+    decoded,
+    none_if,
+    queues_of,
+)
 from sprocket.client.admin.auth_requests import AuthRequests
 from sprocket.client.admin.lite_requests import LiteRequests
 from sprocket.client.admin.maintenance_requests import MaintenanceRequests
@@ -23,12 +29,11 @@ from sprocket.client.admin.server_requests import ServerRequests
 from sprocket.client.admin.table_requests import TableRequests
 from sprocket.client.answers import header_of, route_of
 from sprocket.client.lite.names import SESSION_GROUP, SESSION_TOPIC
-from sprocket.common.errors import ProtocolError
-from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue, by_queue
+from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue
 from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
 from sprocket.remoting.bodies.group import GroupList, SubscriptionGroupConfig
 from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
-from sprocket.remoting.bodies.route import BrokerData, TopicRouteData
+from sprocket.remoting.bodies.route import TopicRouteData, addresses_of
 from sprocket.remoting.bodies.stats import ConsumeStats, TopicOffset, TopicStatsTable
 from sprocket.remoting.bodies.topic import TopicConfig, TopicList
 from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapping, TopicQueueMappingDetail
@@ -57,8 +62,6 @@ from sprocket.static_topic.stats import logical_extents, logical_progress
 __all__ = ["ORDER_TOPIC_NAMESPACE", "AdminClient", "AdminDenied", "AdminError", "ConfigRefused"]
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
-
-T = TypeVar("T")
 
 
 class _TopicStatsText(msgspec.Struct, rename="camel"):
@@ -195,15 +198,10 @@ class AdminClient(
 
     async def kv_config(self, namespace: str, key: str) -> str:
         """Return a value of a namespace; empty if there is none."""
-        try:
-            response = await self.ask_name_server(
-                RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace=namespace, key=key)
-            )
-        except AdminError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return ""
-            raise
-        return header_of(response, GetKVConfigResponseHeader, AdminError).value or ""
+        header = GetKVConfigRequestHeader(namespace=namespace, key=key)
+        answer = self.ask_name_server(RequestCode.GET_KV_CONFIG, header)
+        response = await none_if(ResponseCode.QUERY_NOT_FOUND, answer)
+        return "" if response is None else header_of(response, GetKVConfigResponseHeader, AdminError).value or ""
 
     async def put_kv_config(self, namespace: str, key: str, value: str) -> None:
         """Set a value of a namespace at every name server."""
@@ -222,7 +220,7 @@ class AdminClient(
         """
         stats = TopicStatsTable()
         route = await self.topic_route(route_topic or topic)
-        for broker in _addresses(route.broker_datas):
+        for broker in addresses_of(route.broker_datas).values():
             part = await self.broker_topic_stats(broker, topic)
             stats.offset_table |= part.offset_table
             stats.topic_put_tps += part.topic_put_tps
@@ -233,14 +231,15 @@ class AdminClient(
     async def broker_topic_stats(self, broker: str, topic: str) -> TopicStatsTable:
         """Return the extents of the physical queues of `topic` on the broker at an address."""
         header = GetTopicStatsInfoRequestHeader(topic=topic)
-        part = decoded(await self.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, header), _TopicStatsText)
-        return TopicStatsTable(_by_queue(part.offset_table), part.topic_put_tps)
+        part = await self.ask_body(broker, RequestCode.GET_TOPIC_STATS_INFO, _TopicStatsText, header)
+        return TopicStatsTable(queues_of(part.offset_table), part.topic_put_tps)
 
     async def _mappings(self, topic: str, route: TopicRouteData) -> list[TopicQueueMappingDetail]:
         """Return the mappings of the brokers on `route`; none for a topic that is not static."""
         if not route.topic_queue_mapping_by_broker:
             return []
-        configs = [await self.topic_config(broker, topic) for broker in _addresses(route.broker_datas)]
+        brokers = addresses_of(route.broker_datas).values()
+        configs = [await self.topic_config(broker, topic) for broker in brokers]
         return [each.mapping_detail for each in configs if each is not None and each.mapping_detail is not None]
 
     async def consume_stats(
@@ -253,10 +252,9 @@ class AdminClient(
         """
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         stats = ConsumeStats[MessageQueue]()
-        for broker in _addresses(await self._brokers_of_group(group, topic, route_topic)):
-            response = await self.ask(broker, RequestCode.GET_CONSUME_STATS, header)
-            part = decoded(response, ConsumeStats[str])
-            stats.offset_table |= _by_queue(part.offset_table)
+        for broker in await self._brokers_of_group(group, topic, route_topic):
+            part = await self.ask_body(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats[str], header)
+            stats.offset_table |= queues_of(part.offset_table)
             stats.consume_tps += part.consume_tps
         for consumed in {queue.topic for queue in stats.offset_table}:
             if not consumed.startswith(RETRY_PREFIX):
@@ -279,25 +277,26 @@ class AdminClient(
 
     async def consumer_connection(self, group: str) -> ConsumerConnection:
         """Return the clients of `group` that are online, from the first broker that serves it."""
-        brokers = _addresses(await self._brokers_of_group(group, None, None))
+        brokers = await self._brokers_of_group(group, None, None)
         if not brokers:
             raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-        response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        return decoded(response, ConsumerConnection)
+        return await self.ask_body(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header)
 
     async def queue_holders(self, group: str) -> dict[MessageQueue, str]:
         """Return the client IP of each queue; a client that does not answer is left out.
 
         Source: RocketMQ 5.3.3, `ConsumerProgressSubCommand.getMessageQueueAllocationResult`.
         """
-        brokers = _addresses(await self._brokers_of_group(group, None, None))
+        brokers = await self._brokers_of_group(group, None, None)
         holders: dict[MessageQueue, str] = {}
         for client in (await self.consumer_connection(group)).connection_set:
             header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client.client_id)
             try:
-                response = await self.ask(brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-                queues = _by_queue(decoded(response, ConsumerRunningInfo[str]).mq_table)
+                answer = await self.ask_body(
+                    brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo[str], header
+                )
+                queues = queues_of(answer.mq_table)
             except AdminError:
                 continue
             holders |= dict.fromkeys(queues, client.client_id.partition("@")[0])
@@ -310,11 +309,14 @@ class AdminClient(
     async def groups_of_topic(self, topic: str) -> list[str]:
         """Return the consumer groups that have consumed `topic`, sorted."""
         groups: set[str] = set()
-        for broker in _addresses((await self.topic_route(topic)).broker_datas):
-            header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
-            response = await self.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
-            groups.update(decoded(response, GroupList).group_list)
+        for broker in addresses_of((await self.topic_route(topic)).broker_datas).values():
+            groups.update(await self.broker_groups_of_topic(broker, topic))
         return sorted(groups)
+
+    async def broker_groups_of_topic(self, broker: str, topic: str) -> list[str]:
+        """Return the consumer groups that have consumed `topic` on the broker at an address."""
+        header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
+        return (await self.ask_body(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)).group_list
 
     async def wait_for_broker(self, cluster: str, count: int, *, within_s: float) -> None:
         """Return when at least `count` masters of `cluster` are registered.  Raises AdminError after `within_s`."""
@@ -331,11 +333,11 @@ class AdminClient(
                 raise AdminError(f"cluster {cluster} has fewer than {count} brokers after {within_s} s")
             await asyncio.sleep(0.02)
 
-    async def _brokers_of_group(self, group: str, topic: str | None, route_topic: str | None) -> list[BrokerData]:
+    async def _brokers_of_group(self, group: str, topic: str | None, route_topic: str | None) -> list[str]:
         topics = [name for name in (retry_topic(group), topic, route_topic) if name]
         for position, name in enumerate(topics, 1):
             try:
-                return (await self.topic_route(name)).broker_datas
+                return list(addresses_of((await self.topic_route(name)).broker_datas).values())
             except AdminError:
                 if position == len(topics):
                     raise
@@ -363,16 +365,3 @@ def _creation_header(config: TopicConfig) -> CreateTopicRequestHeader:
         topic_sys_flag=config.topic_sys_flag,
         order=config.order,
     )
-
-
-def _addresses(brokers: Iterable[BrokerData]) -> list[str]:
-    """Return the master of each broker group, else a slave; by broker name."""
-    ordered = sorted(brokers, key=lambda broker: broker.broker_name)
-    return [address for address in (broker.master_or_slave() for broker in ordered) if address is not None]
-
-
-def _by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:
-    try:
-        return by_queue(table)
-    except ProtocolError as error:
-        raise AdminError(f"the answer's key is no queue: {error}") from None

@@ -4,17 +4,18 @@ Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from sprocket.client import arguments
+from sprocket.client.answers import body_of, header_of
 from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
 from sprocket.common.errors import ClientError, ConfigError, NoLease, ProtocolError
+from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
 from sprocket.remoting.bodies.stats import KVTable
 from sprocket.remoting.client import ConnectFailed, ConnectionLost, ConnectionRefused, RemotingClient, RemotingTimeout
-from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.credentials import Credentials
@@ -23,6 +24,7 @@ from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Header)
 _LEASE_PAUSE_S: Final = 0.1
 
 
@@ -114,18 +116,18 @@ class AdminRequests:
     async def broker_addresses(self, cluster: str, *, masters_only: bool) -> list[str]:
         """Return the addresses of the brokers of `cluster`, by broker name and id."""
         info = await self.cluster_info()
-        if cluster not in info.cluster_addr_table:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise AdminError(f"cluster {cluster} is not known; known are: {known}")
-        addresses = []
-        for name in sorted(info.cluster_addr_table[cluster]):
-            members = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
-            addresses += [address for id_, address in sorted(members.items()) if id_ == MASTER_ID or not masters_only]
-        return addresses
+        groups = [info.broker_addr_table.get(name) for name in broker_names(info, cluster)]
+        return [
+            address
+            for group in groups
+            if group is not None
+            for id_, address in sorted(group.broker_addrs.items())
+            if id_ == MASTER_ID or not masters_only
+        ]
 
     async def broker_runtime_info(self, broker: str) -> dict[str, str]:
         """Return the runtime figures of the broker at an address."""
-        return decoded(await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO), KVTable).table
+        return (await self.ask_body(broker, RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)).table
 
     async def ask_name_servers(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
@@ -190,10 +192,52 @@ class AdminRequests:
             raise AdminError(remark, response.code, response.ext_fields, response.remark)
         return response
 
+    async def ask_body(
+        self,
+        address: str,
+        code: RequestCode,
+        kind: type[T],
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> T:
+        """Return the body of the response of the server at `address`, as `kind`."""
+        return decoded(await self.ask(address, code, header, body, timeout_s=timeout_s), kind)
 
-def decoded(response: ReceivedResponse, body_type: type[T]) -> T:
-    """Return the body of `response`.  Raises AdminError if it is no `body_type`."""
+    async def ask_header(
+        self, address: str, code: RequestCode, kind: type[H], header: Header | None = None, body: bytes = b""
+    ) -> H:
+        """Return the header of the response of the server at `address`, as `kind`."""
+        return header_of(await self.ask(address, code, header, body), kind, AdminError)
+
+
+def decoded(response: ReceivedResponse, kind: type[T]) -> T:
+    """Return the body of `response` as `kind`.  Raises AdminError."""
+    return body_of(response.body, kind, AdminError)
+
+
+async def none_if(code: ResponseCode, answer: Awaitable[T]) -> T | None:
+    """Return `answer`, None if the server refuses with `code`."""
     try:
-        return loads(response.body, body_type)
+        return await answer
+    except AdminError as error:
+        if error.code == code:
+            return None
+        raise
+
+
+def broker_names(info: ClusterInfo, cluster: str) -> list[str]:
+    """Return the names of the broker groups of `cluster`, sorted.  Raises AdminError for an unknown cluster."""
+    if cluster not in info.cluster_addr_table:
+        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+        raise AdminError(f"cluster {cluster} is not known; known are: {known}")
+    return sorted(info.cluster_addr_table[cluster])
+
+
+def queues_of(table: Mapping[str, T]) -> dict[MessageQueue, T]:
+    """Return a table of a body with queues as its keys.  Raises AdminError."""
+    try:
+        return by_queue(table)
     except ProtocolError as error:
-        raise AdminError(f"the answer is no {body_type.__name__}: {error}") from None
+        raise AdminError(f"the answer's key is no queue: {error}") from None

@@ -106,7 +106,7 @@ class AuthRequests(AdminRequests):
 
     async def plain_accounts(self, broker: str) -> PlainAccountsBody:
         """Return the accounts of ACL 1.0, without secret keys.  A broker without `aclEnable` refuses."""
-        return decoded(await self.ask(broker, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG), PlainAccountsBody)
+        return await self.ask_body(broker, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, PlainAccountsBody)
 
     # From one broker to another
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
-from sprocket.client.admin.admin_requests import decoded
+from sprocket.client.admin.admin_requests import none_if
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.static_topics import StaticTopics
 from sprocket.client.connection.wakeup import pause
@@ -167,7 +167,7 @@ class BrokerDrain:
     async def _late(self, address: str) -> int:
         """Return how many late messages of static topics the broker has yet to send to their present leaders."""
         header = GetConsumeStatsRequestHeader(consumer_group=FORWARD_GROUP, topic=FORWARD_TOPIC)
-        stats = decoded(await self._admin.ask(address, RequestCode.GET_CONSUME_STATS, header), ConsumeStats[str])
+        stats = await self._admin.ask_body(address, RequestCode.GET_CONSUME_STATS, ConsumeStats[str], header)
         return sum(_unread(offsets) for offsets in stats.offset_table.values())
 
     async def _static_lags(self, broker: str, topic: str) -> dict[tuple[str, str], int]:
@@ -255,13 +255,8 @@ class BrokerDrain:
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=group, topic=topic, queue_id=queue_id, set_zero_if_not_found=False, lo=False
         )
-        try:
-            await self._admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        except AdminError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return False
-            raise
-        return True
+        answer = self._admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        return await none_if(ResponseCode.QUERY_NOT_FOUND, answer) is not None
 
 
 def _items_on(

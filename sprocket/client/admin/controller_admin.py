@@ -45,8 +45,9 @@ class ControllerAdmin:
 
     async def metadata(self, controller: str) -> GetMetaDataResponseHeader:
         """Return the group of a controller and its leader."""
-        response = await self._admin.ask(controller, RequestCode.CONTROLLER_GET_METADATA_INFO)
-        return header_of(response, GetMetaDataResponseHeader, AdminError)
+        return await self._admin.ask_header(
+            controller, RequestCode.CONTROLLER_GET_METADATA_INFO, GetMetaDataResponseHeader
+        )
 
     async def leader(self, controller: str) -> str:
         """Return the address of the leader of a controller's group."""
@@ -58,8 +59,10 @@ class ControllerAdmin:
     async def sync_state(self, controller: str, broker_names: Sequence[str]) -> Mapping[str, ReplicasInfo]:
         """Return the replicas of broker groups, by broker name; unknown groups are left out."""
         code = RequestCode.CONTROLLER_GET_SYNC_STATE_DATA
-        response = await self._admin.ask(await self.leader(controller), code, body=dumps(list(broker_names)))
-        return body_of(response.body, BrokerReplicasInfo, AdminError).replicas_info_table
+        answer = await self._admin.ask_body(
+            await self.leader(controller), code, BrokerReplicasInfo, body=dumps(list(broker_names))
+        )
+        return answer.replicas_info_table
 
     async def elect_master(
         self, controller: str, cluster: str, broker_name: str, broker_id: int
@@ -157,5 +160,4 @@ class ControllerAdmin:
 
     async def epochs(self, broker: str) -> EpochEntryCache:
         """Return the epochs of a broker's log."""
-        response = await self._admin.ask(broker, RequestCode.GET_BROKER_EPOCH_CACHE)
-        return body_of(response.body, EpochEntryCache, AdminError)
+        return await self._admin.ask_body(broker, RequestCode.GET_BROKER_EPOCH_CACHE, EpochEntryCache)

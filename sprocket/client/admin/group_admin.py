@@ -4,13 +4,11 @@ Source of requests and of the merging of responses: RocketMQ 5.3.3, `DefaultMQAd
 `tools.command.offset`, `consumer`, `connection`, `producer`, `broker`, `queue`.
 """
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_requests import decoded, none_if, queues_of
 from sprocket.client.admin.message_lookup import MessageLookup
-from sprocket.client.answers import header_of
-from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.client import (
     ConsumerConnection,
     LockBatchRequestBody,
@@ -18,7 +16,6 @@ from sprocket.remoting.bodies.client import (
     MessageQueue,
     ProducerConnection,
     ProducerTableInfo,
-    by_queue,
 )
 from sprocket.remoting.bodies.consumption import (
     ConsumerRunningInfo,
@@ -26,12 +23,11 @@ from sprocket.remoting.bodies.consumption import (
     GetConsumerStatusBody,
     QueryConsumeQueueResponseBody,
 )
-from sprocket.remoting.bodies.route import BrokerData
-from sprocket.remoting.bodies.stats import BrokerStatsData, ConsumeStats, ResetOffsetBody
+from sprocket.remoting.bodies.route import addresses_of
+from sprocket.remoting.bodies.stats import BrokerStatsData, ConsumeStats, OffsetWrapper, ResetOffsetBody
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
-from sprocket.remoting.codec.fastjson import dumps, loads
+from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.headers.admin import (
     GetConsumerStatusRequestHeader,
     GetConsumeStatsInBrokerHeader,
@@ -60,8 +56,6 @@ from sprocket.remoting.message.topic_names import RETRY_PREFIX, TIMER_TOPIC, is_
 
 # Time that resets to the end of the queue.
 TO_END: Final = -1
-
-T = TypeVar("T")
 
 
 class Rollback(NamedTuple):
@@ -94,9 +88,11 @@ class GroupAdmin:
         is_static = await self._is_static(topic)
         header = ResetOffsetRequestHeader(group=group, topic=topic, timestamp=timestamp_ms, is_force=force)
         offsets: dict[MessageQueue, int] = {}
-        for _, address in await self._brokers(_route_topic(topic, route_topic)):
-            response = await self._admin.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-            found = _by_queue(_decoded(response, ResetOffsetBody[str]).offset_table)
+        for address in (await self._brokers(_route_topic(topic, route_topic))).values():
+            answer = await self._admin.ask_body(
+                address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetBody[str], header
+            )
+            found = queues_of(answer.offset_table)
             if is_static and any(queue.broker_name != LOGICAL_BROKER for queue in found):
                 raise AdminError(
                     f"broker {address} has reset physical queues of static topic {topic}, not logical ones"
@@ -114,13 +110,10 @@ class GroupAdmin:
         if await self._is_static(topic):
             raise AdminError(f"topic {topic} is static: brokers must reset its groups, not commits (resetOffsetByTime)")
         done = []
-        for name, address in await self._brokers(_route_topic(topic, route_topic)):
-            stats_header = GetConsumeStatsRequestHeader(consumer_group=group)
-            response = await self._admin.ask(address, RequestCode.GET_CONSUME_STATS, stats_header)
-            stats = _by_queue(_decoded(response, ConsumeStats[str]).offset_table)
+        for name, address in (await self._brokers(_route_topic(topic, route_topic))).items():
             extents = {
                 queue.queue_id: (offsets.broker_offset, offsets.consumer_offset)
-                for queue, offsets in stats.items()
+                for queue, offsets in (await self.offsets(address, group)).items()
                 if queue.topic == topic
             }
             if not extents:
@@ -140,15 +133,12 @@ class GroupAdmin:
 
     async def offset_at(self, broker: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the first offset of a queue at or after a time; with `TO_END` the offset after the last."""
-        ask = self._admin.ask
+        ask = self._admin.ask_header
         if timestamp_ms == TO_END:
-            response = await ask(
-                broker, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-            )
-            return header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
+            end = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+            return (await ask(broker, RequestCode.GET_MAX_OFFSET, GetMaxOffsetResponseHeader, end)).offset
         header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp_ms)
-        response = await ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return header_of(response, SearchOffsetResponseHeader, AdminError).offset
+        return (await ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetResponseHeader, header)).offset
 
     async def reset_queue(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Reset `group` to an offset of one queue: by a commit, and by a reset for its online members.
@@ -174,19 +164,18 @@ class GroupAdmin:
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=group, topic=topic, queue_id=queue_id, set_zero_if_not_found=False
         )
-        try:
-            response = await self._admin.ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        except AdminError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
-        return header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        answer = self._admin.ask_header(broker, code, QueryConsumerOffsetResponseHeader, header)
+        found = await none_if(ResponseCode.QUERY_NOT_FOUND, answer)
+        return None if found is None else found.offset
 
     async def lock(self, broker: str, group: str, client_id: str, queue: MessageQueue) -> bool:
         """Lock a queue for a member of a group, or renew its lock; return False if another member has it."""
         body = dumps(LockBatchRequestBody(group, client_id, mq_set=[queue]))
-        response = await self._admin.ask(broker, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), body)
-        return queue in _decoded(response, LockBatchResponseBody).lock_ok_mq_set
+        answer = await self._admin.ask_body(
+            broker, RequestCode.LOCK_BATCH_MQ, LockBatchResponseBody, LockBatchMqRequestHeader(), body
+        )
+        return queue in answer.lock_ok_mq_set
 
     async def unlock(self, broker: str, group: str, client_id: str, queue: MessageQueue) -> None:
         """End a lock of `lock`."""
@@ -203,7 +192,7 @@ class GroupAdmin:
                 if queue in stats.offset_table and stats.offset_table[queue].consumer_offset >= 0:
                     offset = stats.offset_table[queue].consumer_offset
                     await self.reset_queue(leader, target, static, queue.queue_id, offset)
-        addresses = dict(await self._brokers(topic))
+        addresses = await self._brokers(topic)
         for queue, offsets in sorted(stats.offset_table.items()):
             address = addresses.get(queue.broker_name)
             if address is not None and offsets.consumer_offset >= 0:
@@ -213,20 +202,22 @@ class GroupAdmin:
 
     async def positions(self, topic: str, group: str, client_id: str = "") -> dict[str, dict[MessageQueue, int]]:
         """Return the offsets of one or every client of the group in its queues of `topic`, by client id."""
-        brokers = await self._brokers(topic)
+        brokers = list((await self._brokers(topic)).values())
         if not brokers:
             return {}
         header = GetConsumerStatusRequestHeader(topic=topic, group=group, client_addr=client_id)
-        response = await self._admin.ask(brokers[0][1], RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
-        body = _decoded(response, GetConsumerStatusBody[str])
-        return {client: _by_queue(table) for client, table in body.consumer_table.items()}
+        body = await self._admin.ask_body(
+            brokers[0], RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusBody[str], header
+        )
+        return {client: queues_of(table) for client, table in body.consumer_table.items()}
 
     async def consumers(self, group: str, broker: str | None = None) -> ConsumerConnection:
         """Return the members of a consumer group, as one broker knows them."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         address = broker or await self._broker_of(group)
-        response = await self._admin.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        found = _decoded(response, ConsumerConnection)
+        found = await self._admin.ask_body(
+            address, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header
+        )
         if not found.connection_set:
             raise AdminError("Not found the consumer group connection", ResponseCode.CONSUMER_NOT_ONLINE)
         return found
@@ -237,53 +228,71 @@ class GroupAdmin:
         """Return a consumer's running info; its tables by queue have JSON texts as keys."""
         header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id, jstack_enable=jstack)
         address = broker or await self._broker_of(group)
-        response = await self._admin.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-        return _decoded(response, ConsumerRunningInfo[str])
+        return await self._admin.ask_body(
+            address, RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo[str], header
+        )
 
     async def producers(self, group: str, topic: str) -> ProducerConnection:
         """Return the members of a producer group, as the first broker of `topic` knows them."""
-        brokers = await self._brokers(topic)
+        brokers = list((await self._brokers(topic)).values())
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         if not brokers:
             raise AdminError(f"topic {topic} has no broker")
-        response = await self._admin.ask(brokers[0][1], RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
-        return _decoded(response, ProducerConnection)
+        return await self._admin.ask_body(
+            brokers[0], RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection, header
+        )
 
     async def all_producers(self, broker: str) -> ProducerTableInfo:
         """Return the members of every producer group on a broker."""
-        return _decoded(await self._admin.ask(broker, RequestCode.GET_ALL_PRODUCER_INFO), ProducerTableInfo)
+        return await self._admin.ask_body(broker, RequestCode.GET_ALL_PRODUCER_INFO, ProducerTableInfo)
 
     # Figures of brokers
 
     async def broker_consume_stats(
-        self, broker: str, *, ordered_only: bool = False, timeout_s: float = 50.0
+        self, broker: str, *, ordered_only: bool = False, timeout_s: float | None = 50.0
     ) -> ConsumeStatsList[str]:
         """Return the offsets of every group of a broker; the tables have JSON texts as keys."""
         header = GetConsumeStatsInBrokerHeader(is_order=ordered_only)
-        response = await self._admin.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_s=timeout_s)
-        return _decoded(response, ConsumeStatsList[str])
+        return await self._admin.ask_body(
+            broker, RequestCode.GET_BROKER_CONSUME_STATS, ConsumeStatsList[str], header, timeout_s=timeout_s
+        )
+
+    async def offsets(self, broker: str, group: str) -> dict[MessageQueue, OffsetWrapper]:
+        """Return the offsets of a group in each queue of a broker."""
+        header = GetConsumeStatsRequestHeader(consumer_group=group)
+        answer = await self._admin.ask_body(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats[str], header)
+        return queues_of(answer.offset_table)
+
+    async def offsets_of_all(self, broker: str) -> dict[str, dict[MessageQueue, OffsetWrapper]]:
+        """Return the offsets of every group of a broker."""
+        found: dict[str, dict[MessageQueue, OffsetWrapper]] = {}
+        for entry in (await self.broker_consume_stats(broker, timeout_s=None)).consume_stats_list:
+            for group, tables in entry.items():
+                for table in tables:
+                    found.setdefault(group, {}).update(queues_of(table.offset_table))
+        return found
 
     async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
         """Return the sums and rates of a broker's statistic: of a topic (TOPIC_PUT_NUMS) or of ``topic@group``."""
         header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
-        return _decoded(await self._admin.ask(broker, RequestCode.VIEW_BROKER_STATS_DATA, header), BrokerStatsData)
+        return await self._admin.ask_body(broker, RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsData, header)
 
     async def consume_queue(
         self, topic: str, queue_id: int, index: int, count: int, *, group: str | None = None, broker: str | None = None
     ) -> QueryConsumeQueueResponseBody:
         """Return entries of a ConsumeQueue of the named broker, or of the first broker of `topic`."""
         if not broker:
-            brokers = await self._brokers(topic)
+            brokers = list((await self._brokers(topic)).values())
             if not brokers:
                 raise AdminError("No topic route data!")
-            broker = brokers[0][1]
+            broker = brokers[0]
         header = QueryConsumeQueueRequestHeader(
             topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group
         )
         response = await self._admin.ask(broker, RequestCode.QUERY_CONSUME_QUEUE, header)
         if not response.body:
             raise AdminError(response.remark or f"index {index} is none of the queue")
-        return _decoded(response, QueryConsumeQueueResponseBody)
+        return decoded(response, QueryConsumeQueueResponseBody)
 
     async def masters(self, topic: str) -> list[str]:
         """Return the addresses of the masters of a topic."""
@@ -299,16 +308,13 @@ class GroupAdmin:
         return bool(route.topic_queue_mapping_by_broker)
 
     async def _broker_of(self, group: str) -> str:
-        brokers = await self._brokers(RETRY_PREFIX + group)
+        brokers = list((await self._brokers(RETRY_PREFIX + group)).values())
         if not brokers:
             raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
-        return brokers[0][1]
+        return brokers[0]
 
-    async def _brokers(self, topic: str) -> list[tuple[str, str]]:
-        """Return name and address of each broker of a topic, sorted by name; the master's address, else a slave's."""
-        datas: list[BrokerData] = (await self._admin.topic_route(topic)).broker_datas
-        found = ((data.broker_name, data.master_or_slave()) for data in datas)
-        return sorted((name, address) for name, address in found if address is not None)
+    async def _brokers(self, topic: str) -> dict[str, str]:
+        return addresses_of((await self._admin.topic_route(topic)).broker_datas)
 
 
 def _route_topic(topic: str, route_topic: str | None) -> str:
@@ -316,17 +322,3 @@ def _route_topic(topic: str, route_topic: str | None) -> str:
     if route_topic and (is_light(topic) or topic == TIMER_TOPIC):
         return route_topic
     return topic
-
-
-def _decoded(response: ReceivedResponse, body_type: type[T]) -> T:
-    try:
-        return loads(response.body, body_type)
-    except ProtocolError as error:
-        raise AdminError(f"the answer is no {body_type.__name__}: {error}") from None
-
-
-def _by_queue(table: Mapping[str, T]) -> dict[MessageQueue, T]:
-    try:
-        return by_queue(table)
-    except ProtocolError as error:
-        raise AdminError(f"the answer's key is no queue: {error}") from None

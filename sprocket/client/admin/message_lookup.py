@@ -5,7 +5,8 @@ Source: RocketMQ 5.3.3, `MQAdminImpl.queryMessage`, `MQAdminImpl.viewMessage`, `
 """
 
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -16,7 +17,7 @@ from sprocket.client.connection.topic_route import topic_route
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.client.pull.record_decoder import decode_records
 from sprocket.common.errors import ProtocolError
-from sprocket.remoting.bodies.route import MASTER_ID, TopicRouteData
+from sprocket.remoting.bodies.route import addresses_of
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import QueryMessageRequestHeader, ViewMessageRequestHeader
 from sprocket.remoting.headers.offset import (
@@ -81,7 +82,7 @@ class MessageLookup:
     ) -> list[ReceivedMessage]:
         found: list[ReceivedMessage] = []
         refusal: AdminError | None = None
-        for name, address in _brokers(await self._admin.topic_route(route_topic)):
+        for name, address in addresses_of((await self._admin.topic_route(route_topic)).broker_datas).items():
             try:
                 response = await self._admin.ask(address, RequestCode.QUERY_MESSAGE, header)
             except AdminError as error:
@@ -107,18 +108,9 @@ class MessageLookup:
 
     async def by_id(self, topic: str, message_id: str, route_topic: str | None = None) -> ReceivedMessage | None:
         """Return the message with an id of either kind: offset message id, else unique key; None if there is none."""
-        try:
-            parse_offset_id(message_id)
-        except AdminError:
-            is_offset_id = False
-        else:
-            is_offset_id = True
-        if is_offset_id:
-            try:
-                return await self.by_offset_id(topic, message_id)
-            except AdminError:
-                # A unique key of as many digits may look like one.
-                pass
+        # Raises AdminError for a text that is no offset id; and a unique key of as many digits may look like one.
+        with suppress(AdminError):
+            return await self.by_offset_id(topic, message_id)
         found = await self.by_unique_key(topic, message_id, route_topic)
         return found[0] if found else None
 
@@ -128,7 +120,7 @@ class MessageLookup:
         Those of a static topic are its logical queues.
         """
         route = await self._admin.topic_route(route_topic or topic)
-        addresses = dict(_brokers(route))
+        addresses = addresses_of(route.broker_datas)
         if route.topic_queue_mapping_by_broker:
             known = topic_route(topic, route)
             placed = [(queue, addresses.get(known.broker_of(queue))) for queue in known.subscribe]
@@ -150,17 +142,17 @@ class MessageLookup:
         )
 
     async def _bound(self, queue: MessageQueue, address: str, time_ms: int | None, code: RequestCode) -> int:
-        topic, queue_id, ask = queue.topic, queue.queue_id, self._admin.ask
+        topic, queue_id, ask = queue.topic, queue.queue_id, self._admin.ask_header
         if time_ms is not None:
             search = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=time_ms)
-            response = await ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search)
-            return header_of(response, SearchOffsetResponseHeader, AdminError).offset
+            code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+            return (await ask(address, code, SearchOffsetResponseHeader, search)).offset
         if code is RequestCode.GET_MIN_OFFSET:
-            response = await ask(address, code, GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id))
+            first = GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id)
             # -1 for a queue of batches that never had a message.
-            return max(0, header_of(response, GetMinOffsetResponseHeader, AdminError).offset)
-        response = await ask(address, code, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id))
-        return header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
+            return max(0, (await ask(address, code, GetMinOffsetResponseHeader, first)).offset)
+        last = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+        return (await ask(address, code, GetMaxOffsetResponseHeader, last)).offset
 
     async def messages(
         self,
@@ -258,14 +250,6 @@ def parse_offset_id(message_id: str) -> tuple[str, int]:
         raise AdminError(f"{message_id!r} is no offset message id")
     address = ipaddress.ip_address(raw[:-12])
     return (f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"), offset
-
-
-def _brokers(route: TopicRouteData) -> Iterable[tuple[str, str]]:
-    """Return name and address of the master of each broker group on a route, else of a slave."""
-    for broker in sorted(route.broker_datas, key=lambda data: data.broker_name):
-        address = broker.broker_addrs.get(MASTER_ID) or broker.master_or_slave()
-        if address is not None:
-            yield broker.broker_name, address
 
 
 def _messages(body: bytes, topic: str, broker_name: str, offset_delta: int = 0) -> list[ReceivedMessage]:

@@ -1,6 +1,6 @@
 """Part of the administration client: namespaces at single brokers, given by address.  Not in RocketMQ."""
 
-from sprocket.client.admin.admin_requests import AdminRequests, decoded
+from sprocket.client.admin.admin_requests import AdminRequests
 from sprocket.remoting.bodies.namespace import NamespacePolicy, NamespaceUse, NamespaceUsesBody
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
@@ -19,5 +19,5 @@ class NamespaceRequests(AdminRequests):
 
     async def namespaces(self, broker: str) -> dict[str, NamespaceUse]:
         """Return what each namespace has at a broker, and may have; those that the caller may list."""
-        uses = decoded(await self.ask(broker, RequestCode.GET_NAMESPACES), NamespaceUsesBody).uses
+        uses = (await self.ask_body(broker, RequestCode.GET_NAMESPACES, NamespaceUsesBody)).uses
         return {use.name: use for use in uses}

@@ -1,6 +1,6 @@
 """Part of the administration client: quotas on single brokers, given by address.  Not in RocketMQ."""
 
-from sprocket.client.admin.admin_requests import AdminRequests, decoded
+from sprocket.client.admin.admin_requests import AdminRequests
 from sprocket.remoting.bodies.quota import Quota, QuotaTableBody, QuotaUsageBody, QuotaUse
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
@@ -19,8 +19,8 @@ class QuotaRequests(AdminRequests):
 
     async def quotas(self, broker: str) -> dict[str, Quota]:
         """Return the quotas of a broker by name."""
-        return decoded(await self.ask(broker, RequestCode.GET_ALL_QUOTAS), QuotaTableBody).quota_table
+        return (await self.ask_body(broker, RequestCode.GET_ALL_QUOTAS, QuotaTableBody)).quota_table
 
     async def quota_usage(self, broker: str) -> list[QuotaUse]:
         """Return how much of each quota is used at a broker, the most used first."""
-        return decoded(await self.ask(broker, RequestCode.GET_QUOTA_USAGE), QuotaUsageBody).uses
+        return (await self.ask_body(broker, RequestCode.GET_QUOTA_USAGE, QuotaUsageBody)).uses

@@ -20,7 +20,6 @@ from sprocket.client import arguments
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
-from sprocket.client.answers import header_of
 from sprocket.client.connection.identity import random_number
 from sprocket.client.connection.topic_route import TopicRoute, topic_route
 from sprocket.client.message import ReceivedMessage
@@ -273,8 +272,9 @@ class Redrive:
             default_topic_queue_nums=4, queue_id=queue.queue_id, sys_flag=0, born_timestamp=message.born_timestamp_ms,
             flag=message.flag, properties=names.encode(properties), reconsume_times=0, unit_mode=False, batch=False,
         )  # fmt: skip
-        response = await self._admin.ask(address, RequestCode.SEND_MESSAGE_V2, header, message.body)
-        return header_of(response, SendMessageResponseHeader, AdminError)
+        return await self._admin.ask_header(
+            address, RequestCode.SEND_MESSAGE_V2, SendMessageResponseHeader, header, message.body
+        )
 
     async def _queue_for(self, topic: str, message: ReceivedMessage) -> tuple[MessageQueue, str]:
         """Return a queue: for a sharding key the queue of that key, else each queue in turn."""

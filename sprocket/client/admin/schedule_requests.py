@@ -1,6 +1,6 @@
 """Part of the administration client: schedules at single brokers, given by address.  Not in RocketMQ."""
 
-from sprocket.client.admin.admin_requests import AdminError, AdminRequests, decoded
+from sprocket.client.admin.admin_requests import AdminRequests, none_if
 from sprocket.remoting.bodies.schedule import Schedule, ScheduleState, ScheduleStatesBody
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -43,13 +43,9 @@ class ScheduleRequests(AdminRequests):
     async def schedule(self, broker: str, topic: str, name: str) -> ScheduleState | None:
         """Return how a schedule is at a broker; None if the broker does not have it."""
         header = ScheduleRequestHeader(topic=topic, name=name)
-        try:
-            return decoded(await self.ask(broker, RequestCode.GET_SCHEDULE, header), ScheduleState)
-        except AdminError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
+        answer = self.ask_body(broker, RequestCode.GET_SCHEDULE, ScheduleState, header)
+        return await none_if(ResponseCode.QUERY_NOT_FOUND, answer)
 
     async def schedules(self, broker: str) -> list[ScheduleState]:
         """Return how each schedule of a broker is, by name; those that the caller may list."""
-        return decoded(await self.ask(broker, RequestCode.GET_SCHEDULES), ScheduleStatesBody).schedules
+        return (await self.ask_body(broker, RequestCode.GET_SCHEDULES, ScheduleStatesBody)).schedules

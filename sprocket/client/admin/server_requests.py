@@ -3,10 +3,10 @@
 Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`, and the commands of `tools.command.broker`, `namesrv`, `ha`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sprocket.client import arguments
-from sprocket.client.admin.admin_requests import AdminError, AdminRequests, ConfigRefused, decoded
+from sprocket.client.admin.admin_requests import AdminError, AdminRequests, ConfigRefused, broker_names
 from sprocket.client.answers import header_of
 from sprocket.client.errors import IllegalArgument
 from sprocket.common.config import properties
@@ -32,11 +32,8 @@ class ServerRequests(AdminRequests):
         Source: RocketMQ 5.3.3, `CommandUtil.fetchMasterAndSlaveDistinguish`.
         """
         info = await self.cluster_info()
-        if cluster not in info.cluster_addr_table:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise AdminError(f"cluster {cluster} is not known; known are: {known}")
-        names = sorted(name for name in info.cluster_addr_table[cluster] if name in info.broker_addr_table)
-        members = [info.broker_addr_table[name].broker_addrs for name in names]
+        groups = [info.broker_addr_table.get(name) for name in broker_names(info, cluster)]
+        members = [group.broker_addrs for group in groups if group is not None]
         return [
             (each.get(MASTER_ID), [address for id_, address in sorted(each.items()) if id_ != MASTER_ID])
             for each in members
@@ -81,29 +78,29 @@ class ServerRequests(AdminRequests):
         """Take the write permission from all routes of a broker.  Return the topics changed, by name server."""
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
         outcomes = await self.ask_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
-        return {
-            address: outcome
-            if isinstance(outcome, AdminError)
-            else header_of(outcome, WipeWritePermOfBrokerResponseHeader, AdminError).wipe_topic_count
-            for address, outcome in outcomes.items()
-        }
+        return _changed(
+            outcomes, lambda found: header_of(found, WipeWritePermOfBrokerResponseHeader, AdminError).wipe_topic_count
+        )
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int | AdminError]:
         """Add the write permission to all routes of a broker.  Return the topics changed, by name server."""
         header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
         outcomes = await self.ask_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
-        return {
-            address: outcome
-            if isinstance(outcome, AdminError)
-            else header_of(outcome, AddWritePermOfBrokerResponseHeader, AdminError).add_topic_count
-            for address, outcome in outcomes.items()
-        }
+        return _changed(
+            outcomes, lambda found: header_of(found, AddWritePermOfBrokerResponseHeader, AdminError).add_topic_count
+        )
 
     # Replication
 
     async def ha_status(self, broker: str) -> HARuntimeInfo:
         """Return how far each slave of a master is, or how far a slave is."""
-        return decoded(await self.ask(broker, RequestCode.GET_BROKER_HA_STATUS), HARuntimeInfo)
+        return await self.ask_body(broker, RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
+
+
+def _changed(
+    outcomes: Mapping[str, ReceivedResponse | AdminError], count: Callable[[ReceivedResponse], int]
+) -> dict[str, int | AdminError]:
+    return {address: one if isinstance(one, AdminError) else count(one) for address, one in outcomes.items()}
 
 
 def _rendered(changes: Mapping[str, str]) -> bytes:

@@ -9,7 +9,7 @@ from copy import deepcopy
 from functools import partial
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
-from sprocket.client.answers import header_of
+from sprocket.client.admin.admin_requests import broker_names
 from sprocket.client.connection.identity import random_number
 from sprocket.common.clock import SystemClock
 from sprocket.remoting.bodies.route import ClusterInfo
@@ -53,10 +53,7 @@ class StaticTopics:
         info = await self._admin.cluster_info()
         found = set(brokers)
         for cluster in clusters:
-            if cluster not in info.cluster_addr_table:
-                known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-                raise AdminError(f"cluster {cluster} is not known; known are: {known}")
-            found.update(info.cluster_addr_table[cluster])
+            found.update(broker_names(info, cluster))
         masters_of(info, found)
         return sorted(found)
 
@@ -202,8 +199,10 @@ class StaticTopics:
             number = items[-2].queue_id
             # A message that waits for its flush is behind the end that consumers see, and before that of the queue.
             header = GetMaxOffsetRequestHeader(topic=topic, queue_id=number, committed=False, lo=False)
-            response = await self._admin.ask(address, RequestCode.GET_MAX_OFFSET, header)
-            ends[number] = header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
+            answer = await self._admin.ask_header(
+                address, RequestCode.GET_MAX_OFFSET, GetMaxOffsetResponseHeader, header
+            )
+            ends[number] = answer.offset
         return ends
 
     async def _tell(

@@ -5,7 +5,7 @@ Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`; of what belongs to users:
 
 from typing import Final
 
-from sprocket.client.admin.admin_requests import AdminError, AdminRequests, decoded
+from sprocket.client.admin.admin_requests import AdminRequests, none_if
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList, SubscriptionGroupTable
 from sprocket.remoting.bodies.registration import TopicConfigAndMapping
 from sprocket.remoting.bodies.topic import (
@@ -52,22 +52,16 @@ class TableRequests(AdminRequests):
 
     async def topic_config(self, broker: str, topic: str) -> TopicConfigAndQueueMapping | None:
         """Return a topic of a broker, with its mapping if it is static; None if there is none."""
-        try:
-            header = GetTopicConfigRequestHeader(topic=topic, lo=True)
-            response = await self.ask(broker, RequestCode.GET_TOPIC_CONFIG, header)
-        except AdminError as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                return None
-            raise
-        return decoded(response, TopicConfigAndQueueMapping)
+        header = GetTopicConfigRequestHeader(topic=topic, lo=True)
+        answer = self.ask_body(broker, RequestCode.GET_TOPIC_CONFIG, TopicConfigAndQueueMapping, header)
+        return await none_if(ResponseCode.TOPIC_NOT_EXIST, answer)
 
     async def user_topics(self, broker: str, *, with_retry: bool) -> TopicConfigTable:
         """Return the topics of users on a broker; `with_retry`: their retry and dead-letter topics, too."""
-        ask = self.ask
-        response = await ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_s=_TABLE_TIMEOUT_S)
-        found = decoded(response, TopicConfigTable)
-        own_response = await ask(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, timeout_s=_TABLE_TIMEOUT_S)
-        own = SYSTEM_TOPICS | set(decoded(own_response, TopicList).topic_list)
+        ask, limit_s = self.ask_body, _TABLE_TIMEOUT_S
+        found = await ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable, timeout_s=limit_s)
+        listed = await ask(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, TopicList, timeout_s=limit_s)
+        own = SYSTEM_TOPICS | set(listed.topic_list)
         hidden = (SYSTEM_TOPIC_PREFIX,) if with_retry else (SYSTEM_TOPIC_PREFIX, RETRY_PREFIX, DLQ_PREFIX)
         found.topic_config_table = {
             name: config
@@ -78,8 +72,10 @@ class TableRequests(AdminRequests):
 
     async def static_topic_names(self, broker: str) -> list[str]:
         """Return the names of the static topics of a broker, sorted."""
-        response = await self.ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_s=_TABLE_TIMEOUT_S)
-        return sorted(decoded(response, TopicConfigAndMapping).topic_queue_mapping_detail_map)
+        answer = await self.ask_body(
+            broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigAndMapping, timeout_s=_TABLE_TIMEOUT_S
+        )
+        return sorted(answer.topic_queue_mapping_detail_map)
 
     # Groups
 
@@ -102,19 +98,14 @@ class TableRequests(AdminRequests):
 
         A broker that creates groups automatically creates it and returns its default settings.
         """
-        try:
-            header = GetSubscriptionGroupConfigRequestHeader(group=group)
-            response = await self.ask(broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
-        except AdminError as error:
-            if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-                return None
-            raise
-        return decoded(response, SubscriptionGroupConfig)
+        header = GetSubscriptionGroupConfigRequestHeader(group=group)
+        answer = self.ask_body(broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupConfig, header)
+        return await none_if(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, answer)
 
     async def consumer_groups(self, broker: str) -> SubscriptionGroupTable:
         """Return all groups of a broker."""
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-        return decoded(await self.ask(broker, code, timeout_s=_TABLE_TIMEOUT_S), SubscriptionGroupTable)
+        return await self.ask_body(broker, code, SubscriptionGroupTable, timeout_s=_TABLE_TIMEOUT_S)
 
     async def user_consumer_groups(self, broker: str) -> SubscriptionGroupTable:
         """Return the groups of users on a broker."""

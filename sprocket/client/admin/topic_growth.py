@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sprocket.client.admin.admin_client import ORDER_TOPIC_NAMESPACE, AdminClient, AdminError
 from sprocket.client.admin.static_topics import StaticTopics, masters_of
-from sprocket.client.answers import header_of, route_of
+from sprocket.client.answers import route_of
 from sprocket.client.connection.topic_route import topic_route
 from sprocket.client.connection.wakeup import pause
 from sprocket.common.clock import SystemClock
@@ -243,8 +243,8 @@ class TopicGrowth:
 
     async def _end(self, address: str, topic: str, queue_id: int) -> int:
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id, committed=False, lo=False)
-        response = await self._admin.ask(address, RequestCode.GET_MAX_OFFSET, header)
-        return header_of(response, GetMaxOffsetResponseHeader, AdminError).offset
+        answer = await self._admin.ask_header(address, RequestCode.GET_MAX_OFFSET, GetMaxOffsetResponseHeader, header)
+        return answer.offset
 
     async def _lags(
         self, growing: Growing, ends: Mapping[MessageQueue, int], skipped: Collection[str]

@@ -7,14 +7,12 @@ Source: RocketMQ 5.3.3, `TransactionalMessageServiceImpl`, `TransactionalMessage
 
 import msgspec
 
-from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.admin.message_lookup import MessageLookup
-from sprocket.client.answers import header_of
 from sprocket.client.message import ReceivedMessage
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.codec.java_text import java_text
-from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.offset import QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 
@@ -60,14 +58,8 @@ async def _unread(
 ) -> list[ReceivedMessage]:
     """Return the messages after the offset that the broker's transaction service has committed."""
     low, high = await lookup.bounds(queue, address)
-    header = QueryConsumerOffsetRequestHeader(consumer_group=TRANS_GROUP, topic=queue.topic, queue_id=queue.queue_id)
-    try:
-        response = await admin.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        start = max(low, header_of(response, QueryConsumerOffsetResponseHeader, AdminError).offset)
-    except AdminError as error:
-        if error.code != ResponseCode.QUERY_NOT_FOUND:
-            raise
-        start = low
+    committed = await GroupAdmin(admin).committed(address, TRANS_GROUP, queue.topic, queue.queue_id)
+    start = max(low, committed or 0)
     return [message async for page in lookup.pages(queue, address, start, high) for message in page]
 
 

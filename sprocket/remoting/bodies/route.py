@@ -3,6 +3,8 @@
 Source: RocketMQ 5.3.3, `TopicRouteData`, `QueueData`, `BrokerData`, `ClusterInfo`, `BrokerMemberGroup`.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from sprocket.common import limits
@@ -36,6 +38,12 @@ class BrokerData(msgspec.Struct, rename="camel"):
         """Return the master's address, else any member's."""
         master = self.broker_addrs.get(MASTER_ID)
         return master if master is not None else next(iter(self.broker_addrs.values()), None)
+
+
+def addresses_of(brokers: Iterable[BrokerData]) -> dict[str, str]:
+    """Return the address of each broker group by name, sorted: of its master, else of a slave."""
+    found = ((broker.broker_name, broker.master_or_slave()) for broker in brokers)
+    return dict(sorted((name, address) for name, address in found if address is not None))
 
 
 class TopicRouteData(msgspec.Struct, rename="camel"):

@@ -1,5 +1,6 @@
 """`mqadmin` about connected clients."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -7,12 +8,13 @@ import click
 
 from sprocket.common.clock import SystemClock
 from sprocket.remoting.version_names import version_text
-from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
+from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_found
 from sprocket_cli.mqadmin.consumer.running_info_text import diagnosis, running_info_text
+from sprocket_cli.mqadmin.options import with_groups
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.remoting.bodies.client import ConsumerConnection, ProducerConnection, ProducerTableInfo
+    from sprocket.client.admin.group_admin import GroupAdmin
+    from sprocket.remoting.bodies.client import ConsumerConnection, ProducerTableInfo
     from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
 
 _CLOCK: Final = SystemClock()
@@ -30,18 +32,8 @@ broker_option = click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS
 @json_option
 def consumer_connection(namesrv: str | None, group: str, broker: str | None, as_json: bool) -> None:
     """Show the connected consumers of a group, their versions and subscriptions."""
-
-    async def ask(admin: "AdminClient") -> "ConsumerConnection":
-        from sprocket.client.admin.group_admin import GroupAdmin
-
-        return await GroupAdmin(admin).consumers(group.strip(), broker)
-
-    found = with_admin(namesrv, ask)
-    if as_json:
-        print_json(found)
-        return
-    for line in connection_lines(found):
-        click.echo(line)
+    found = with_groups(namesrv, lambda groups: groups.consumers(group.strip(), broker))
+    print_found(found, connection_lines(found), as_json=as_json)
 
 
 def connection_lines(found: "ConsumerConnection") -> list[str]:
@@ -63,19 +55,12 @@ def connection_lines(found: "ConsumerConnection") -> list[str]:
 @json_option
 def producer_connection(namesrv: str | None, group: str, topic: str, as_json: bool) -> None:
     """Show the connected producers of a group and their versions."""
-
-    async def ask(admin: "AdminClient") -> "ProducerConnection":
-        from sprocket.client.admin.group_admin import GroupAdmin
-
-        return await GroupAdmin(admin).producers(group.strip(), topic.strip())
-
-    found = with_admin(namesrv, ask)
-    if as_json:
-        print_json(found)
-        return
-    for number, client in enumerate(found.connection_set, 1):
-        version = version_text(client.version)
-        click.echo(_PRODUCER % (number, client.client_id, client.client_addr, client.language, version))
+    found = with_groups(namesrv, lambda groups: groups.producers(group.strip(), topic.strip()))
+    lines = (
+        _PRODUCER % (number, client.client_id, client.client_addr, client.language, version_text(client.version))
+        for number, client in enumerate(found.connection_set, 1)
+    )
+    print_found(found, lines, as_json=as_json)
 
 
 @admin_command("producer")
@@ -83,21 +68,16 @@ def producer_connection(namesrv: str | None, group: str, topic: str, as_json: bo
 @json_option
 def producer(namesrv: str | None, broker: str, as_json: bool) -> None:
     """Show all producers that are connected to a broker."""
+    found = with_groups(namesrv, lambda groups: groups.all_producers(broker.strip()))
+    print_found(found, _producer_lines(found), as_json=as_json)
 
-    async def ask(admin: "AdminClient") -> "ProducerTableInfo":
-        from sprocket.client.admin.group_admin import GroupAdmin
 
-        return await GroupAdmin(admin).all_producers(broker.strip())
-
-    found = with_admin(namesrv, ask)
-    if as_json:
-        print_json(found)
-        return
+def _producer_lines(found: "ProducerTableInfo") -> Iterator[str]:
     for group, members in sorted(found.data.items()):
         if not members:
-            click.echo(f"producer group ({group}) instances are empty")
+            yield f"producer group ({group}) instances are empty"
         for each in members:
-            click.echo(
+            yield (
                 f"producer group ({group}) instance : clientId={each.client_id},remoteIP={each.remote_ip}, "
                 f"language={each.language}, version={each.version}, lastUpdateTimestamp={each.last_update_timestamp}"
             )
@@ -116,14 +96,14 @@ def consumer_status(namesrv: str | None, group: str, client_id: str | None, brok
     group = group.strip()
     if client_id is not None:
         wanted = client_id.strip()
-        (info,) = with_admin(namesrv, lambda admin: _infos(admin, group, [wanted], broker, jstack)).values()
+        (info,) = with_groups(namesrv, lambda groups: _infos(groups, group, [wanted], broker, jstack)).values()
         if isinstance(info, str):
             raise click.ClickException(info)
         click.echo(running_info_text(info), nl=False)
         return
-    connected = with_admin(namesrv, lambda admin: _consumers(admin, group, broker))
+    connected = with_groups(namesrv, lambda groups: groups.consumers(group, broker))
     ids = [client.client_id for client in connected.connection_set]
-    infos = with_admin(namesrv, lambda admin: _infos(admin, group, ids, broker, jstack))
+    infos = with_groups(namesrv, lambda groups: _infos(groups, group, ids, broker, jstack))
     versions = {client.client_id: client.version for client in connected.connection_set}
     now_ms = _CLOCK.wall_ms()
     folder = Path(str(now_ms))
@@ -143,23 +123,16 @@ def consumer_status(namesrv: str | None, group: str, client_id: str | None, brok
         click.echo(diagnosis(reports, now_ms))
 
 
-async def _consumers(admin: "AdminClient", group: str, broker: str | None) -> "ConsumerConnection":
-    from sprocket.client.admin.group_admin import GroupAdmin
-
-    return await GroupAdmin(admin).consumers(group, broker)
-
-
 async def _infos(
-    admin: "AdminClient", group: str, client_ids: list[str], broker: str | None, jstack: bool
+    groups: "GroupAdmin", group: str, client_ids: list[str], broker: str | None, jstack: bool
 ) -> "dict[str, ConsumerRunningInfo[str] | str]":
     """Return the report of each client, or the error if it sends none."""
     from sprocket.client.admin.admin_client import AdminError
-    from sprocket.client.admin.group_admin import GroupAdmin
 
     found: dict[str, ConsumerRunningInfo[str] | str] = {}
     for client_id in client_ids:
         try:
-            found[client_id] = await GroupAdmin(admin).running_info(group, client_id, jstack=jstack, broker=broker)
+            found[client_id] = await groups.running_info(group, client_id, jstack=jstack, broker=broker)
         except AdminError as error:
             found[client_id] = str(error)
     return found

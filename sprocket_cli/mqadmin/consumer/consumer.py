@@ -8,12 +8,12 @@ import click
 from sprocket.remoting.version_names import version_text
 from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
 from sprocket_cli.columns import seconds_text
-from sprocket_cli.mqadmin.options import Target, route_option, target_options
+from sprocket_cli.mqadmin.options import Target, ask_each, route_option, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
     from sprocket.remoting.bodies.client import MessageQueue
-    from sprocket.remoting.bodies.pop import RequestMode, SetMessageRequestModeRequestBody
+    from sprocket.remoting.bodies.pop import RequestMode
     from sprocket.remoting.bodies.stats import ConsumeStats
 
 _QUEUE_HEAD = "%-64s  %-32s  %-4s  %-20s  %-20s  %-20s %-20s%s"
@@ -183,13 +183,10 @@ def set_consume_mode(
     from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 
     body = SetMessageRequestModeRequestBody(topic.strip(), group.strip(), mode, share)
-    for address in with_admin(namesrv, lambda admin: _set_mode(admin, body, target)):
-        click.echo(f"set consume mode to {address} success.")
+    ask_each(
+        namesrv,
+        target,
+        lambda admin, address: admin.set_request_mode(address, body),
+        done=lambda address: f"set consume mode to {address} success.",
+    )
     click.echo(f"topic[{body.topic}] group[{body.consumer_group}] consume mode[{mode}] popShareQueueNum[{share}]")
-
-
-async def _set_mode(admin: "AdminClient", body: "SetMessageRequestModeRequestBody", target: Target) -> list[str]:
-    masters = await target.addresses(admin, masters_only=True)
-    for address in masters:
-        await admin.set_request_mode(address, body)
-    return masters

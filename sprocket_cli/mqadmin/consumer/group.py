@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import WrongUsage, admin_command, json_option, print_json, with_admin
+from sprocket_cli.client_session import WrongUsage, admin_command, json_option, print_found, with_admin
 from sprocket_cli.columns import java_map
 from sprocket_cli.mqadmin.files import configs_in_file, file_option
-from sprocket_cli.mqadmin.options import Target, target_options
+from sprocket_cli.mqadmin.options import Target, ask_each, target_options
 from sprocket_cli.mqadmin.topic import parse_attributes
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from sprocket.client.admin.admin_client import AdminClient
     from sprocket.remoting.bodies.group import GroupRetryPolicy, SubscriptionGroupConfig
-
-_FIELD: Final = "%-40s=  %s"
 
 group_option = click.option("-g", "--groupName", "group", required=True, help="Consumer group.")
 
@@ -120,13 +118,12 @@ def update_group(
         notify_consumer_ids_changed_enable=notify,
         attributes=parse_attributes(attributes.strip()),
     )
-
-    async def create(admin: "AdminClient") -> None:
-        for address in await target.addresses(admin, masters_only=True):
-            await admin.create_group(address, config)
-            click.echo(f"create subscription group to {address} success.")
-
-    with_admin(namesrv, create)
+    ask_each(
+        namesrv,
+        target,
+        lambda admin, address: admin.create_group(address, config),
+        done=lambda address: f"create subscription group to {address} success.",
+    )
     click.echo(java_text(config))
 
 
@@ -139,14 +136,13 @@ def update_groups(namesrv: str | None, target: Target, path: Path) -> None:
 
     configs = configs_in_file(path, SubscriptionGroupConfig)
     kind = "group" if target.broker else "subscription group"
-
-    async def create(admin: "AdminClient") -> None:
-        for address in await target.addresses(admin, masters_only=True):
-            await admin.create_groups(address, configs)
-            click.echo(f"submit batch of {kind} config to {address} success, please check the result later.")
-
     if configs:
-        with_admin(namesrv, create)
+        ask_each(
+            namesrv,
+            target,
+            lambda admin, address: admin.create_groups(address, configs),
+            done=lambda address: f"submit batch of {kind} config to {address} success, please check the result later.",
+        )
 
 
 @admin_command("deleteSubGroup")
@@ -177,29 +173,26 @@ def delete_group(namesrv: str | None, target: Target, group: str, with_offsets: 
 def consumer_config(namesrv: str | None, group: str, as_json: bool) -> None:
     """Show the settings of a consumer group on each broker."""
     found = with_admin(namesrv, lambda admin: _configs_by_broker(admin, group.strip()))
-    if as_json:
-        import msgspec
+    document = [{"cluster": cluster, "brokerName": name, **dict(_fields(config))} for cluster, name, config in found]
+    print_found(document, _config_lines(found), as_json=as_json)
 
-        print_json(
-            [{"cluster": place[0], "brokerName": place[1], **msgspec.to_builtins(each)} for place, each in found]
-        )
-        return
-    for (cluster, broker_name), config in found:
-        click.echo(f"{'=' * 29}{cluster}:{broker_name}{'=' * 29}")
+
+def _config_lines(found: "list[tuple[str | None, str, SubscriptionGroupConfig]]") -> Iterator[str]:
+    for cluster, broker_name, config in found:
+        yield f"{'=' * 29}{cluster}:{broker_name}{'=' * 29}"
         for name, value in _fields(config):
-            click.echo(_FIELD % (name, "" if value is None else java_text(value)))
+            yield f"{name:<40}=  {'' if value is None else java_text(value)}"
 
 
 async def _configs_by_broker(
     admin: "AdminClient", group: str
-) -> "list[tuple[tuple[str | None, str], SubscriptionGroupConfig]]":
+) -> "list[tuple[str | None, str, SubscriptionGroupConfig]]":
     """Return cluster, broker name and configuration of a group, for each broker that has it."""
-
     info, found = await admin.cluster_info(), []
     clusters = {broker: cluster for cluster, brokers in info.cluster_addr_table.items() for broker in brokers}
     for name, data in sorted(info.broker_addr_table.items()):
         address = data.master_or_slave()
         table = (await admin.consumer_groups(address)).subscription_group_table if address else {}
         if group in table:
-            found.append(((clusters.get(name), name), table[group]))
+            found.append((clusters.get(name), name, table[group]))
     return found

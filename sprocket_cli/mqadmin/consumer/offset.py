@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
+from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_found
 from sprocket_cli.mqadmin.message import parse_time
-from sprocket_cli.mqadmin.options import topic_option
+from sprocket_cli.mqadmin.options import topic_option, with_groups
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.admin.group_admin import Rollback
+    from sprocket.client.admin.group_admin import GroupAdmin, Rollback
     from sprocket.remoting.bodies.client import MessageQueue
 
 _CLOCK = SystemClock()
@@ -43,14 +42,12 @@ def reset_time(text: str) -> int:
 
 
 async def _reset(
-    admin: "AdminClient", topic: str, group: str, timestamp_ms: int, force: bool, cluster: str | None
+    groups: "GroupAdmin", topic: str, group: str, timestamp_ms: int, force: bool, cluster: str | None
 ) -> "dict[MessageQueue, int] | list[Rollback]":
     """Reset the offsets; where that needs an online client and none is, commit the offsets instead."""
     from sprocket.client.admin.admin_client import AdminError
-    from sprocket.client.admin.group_admin import GroupAdmin
     from sprocket.remoting.codes import ResponseCode
 
-    groups = GroupAdmin(admin)
     try:
         return await groups.reset_to_time(topic, group, timestamp_ms, force=force, route_topic=cluster)
     except AdminError as error:
@@ -107,37 +104,30 @@ def reset_offset_by_time(
     """Reset the offsets of a group to a time or an offset; clients need no restart."""
     group, topic, timestamp = group.strip(), topic.strip(), reset_time(when)
     if broker is not None and queue_id is not None:
-        at = with_admin(namesrv, lambda admin: _reset_queue(admin, broker, group, topic, queue_id, timestamp, offset))
-        if as_json:
-            print_json([{"broker": broker, "queueId": queue_id, "offset": at}])
-            return
-        click.echo(
-            f"start reset consumer offset by specified, group[{group}], topic[{topic}], queueId[{queue_id}], "
-            f"broker[{broker}], timestamp(string)[{when}], timestamp(long)[{timestamp}]"
+        at = with_groups(
+            namesrv, lambda groups: _reset_queue(groups, broker, group, topic, queue_id, timestamp, offset)
         )
-        click.echo(f"reset consumer offset to {at}")
+        lines = [
+            f"start reset consumer offset by specified, group[{group}], topic[{topic}], queueId[{queue_id}], "
+            f"broker[{broker}], timestamp(string)[{when}], timestamp(long)[{timestamp}]",
+            f"reset consumer offset to {at}",
+        ]
+        print_found([{"broker": broker, "queueId": queue_id, "offset": at}], lines, as_json=as_json)
         return
-    done = with_admin(namesrv, lambda admin: _reset(admin, topic, group, timestamp, force, cluster))
-    if as_json:
-        print_json(_json(done))
-        return
+    done = with_groups(namesrv, lambda groups: _reset(groups, topic, group, timestamp, force, cluster))
     told = f"topic[{topic}], force[{str(force).lower()}], timestamp(string)[{when}], timestamp(long)[{timestamp}]"
     if isinstance(done, list):
-        click.echo(f"reset consumer offset by specified consumerGroup[{group}], {told}")
+        head = f"reset consumer offset by specified consumerGroup[{group}], {told}"
         lines = rollback_lines(done, "#resetOffset")
     else:
-        click.echo(f"start reset consumer offset by specified, group[{group}], {told}")
+        head = f"start reset consumer offset by specified, group[{group}], {told}"
         lines = offset_lines(done)
-    for line in lines:
-        click.echo(line)
+    print_found(_json(done), [head, *lines], as_json=as_json)
 
 
 async def _reset_queue(
-    admin: "AdminClient", broker: str, group: str, topic: str, queue_id: int, timestamp_ms: int, offset: int | None
+    groups: "GroupAdmin", broker: str, group: str, topic: str, queue_id: int, timestamp_ms: int, offset: int | None
 ) -> int:
-    from sprocket.client.admin.group_admin import GroupAdmin
-
-    groups = GroupAdmin(admin)
     if offset is None:
         offset = await groups.offset_at(broker, topic, queue_id, timestamp_ms)
     await groups.reset_queue(broker, group, topic, queue_id, offset)
@@ -155,12 +145,9 @@ def skip_accumulated_message(
 ) -> None:
     """Set the offsets of a group to the end of its queues: it skips the backlog."""
     to_end = -1
-    done = with_admin(namesrv, lambda admin: _reset(admin, topic.strip(), group.strip(), to_end, force, cluster))
-    if as_json:
-        print_json(_json(done))
-        return
-    for line in rollback_lines(done, "#rollbackOffset") if isinstance(done, list) else offset_lines(done):
-        click.echo(line)
+    done = with_groups(namesrv, lambda groups: _reset(groups, topic.strip(), group.strip(), to_end, force, cluster))
+    lines = rollback_lines(done, "#rollbackOffset") if isinstance(done, list) else offset_lines(done)
+    print_found(_json(done), lines, as_json=as_json)
 
 
 @admin_command("cloneGroupOffset")
@@ -171,13 +158,7 @@ def skip_accumulated_message(
 def clone_group_offset(namesrv: str | None, source: str, target: str, topic: str, offline: str | None) -> None:
     """Copy the offsets of a topic from one group to another one."""
     source, target, topic = source.strip(), target.strip(), topic.strip()
-
-    async def clone(admin: "AdminClient") -> None:
-        from sprocket.client.admin.group_admin import GroupAdmin
-
-        await GroupAdmin(admin).clone_offsets(source, target, topic)
-
-    with_admin(namesrv, clone)
+    with_groups(namesrv, lambda groups: groups.clone_offsets(source, target, topic))
     click.echo(f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]")
 
 
@@ -192,23 +173,16 @@ def get_consumer_status(namesrv: str | None, group: str, topic: str, client_id: 
     RocketMQ has this command in its sources; its mqadmin does not offer it.
     """
     group, topic, client_id = group.strip(), topic.strip(), client_id.strip()
-
-    async def ask(admin: "AdminClient") -> "dict[str, dict[MessageQueue, int]]":
-        from sprocket.client.admin.group_admin import GroupAdmin
-
-        return await GroupAdmin(admin).positions(topic, group, client_id)
-
-    found = with_admin(namesrv, ask)
-    rows = [(client, queue, at) for client, table in sorted(found.items()) for queue, at in sorted(table.items())]
-    if as_json:
-        print_json(
-            [
-                {"clientId": client, "brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": at}
-                for client, queue, at in rows
-            ]
-        )
-        return
-    click.echo(f"get consumer status from client. group={group}, topic={topic}, originClientId={client_id}")
-    click.echo(_POSITION_HEAD % ("#clientId", "#brokerName", "#queueId", "#offset"))
-    for client, queue, at in rows:
-        click.echo(_POSITION % (client[:50], queue.broker_name, queue.queue_id, at))
+    found = with_groups(namesrv, lambda groups: groups.positions(topic, group, client_id))
+    rows = [
+        (client, queue.broker_name, queue.queue_id, at)
+        for client, table in sorted(found.items())
+        for queue, at in sorted(table.items())
+    ]
+    document = [dict(zip(("clientId", "brokerName", "queueId", "offset"), row, strict=True)) for row in rows]
+    lines = [
+        f"get consumer status from client. group={group}, topic={topic}, originClientId={client_id}",
+        _POSITION_HEAD % ("#clientId", "#brokerName", "#queueId", "#offset"),
+        *(_POSITION % (client[:50], *place) for client, *place in rows),
+    ]
+    print_found(document, lines, as_json=as_json)

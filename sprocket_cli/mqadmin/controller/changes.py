@@ -1,16 +1,10 @@
 """`mqadmin` about masters and members under controllers: electMaster, cleanBrokerMetadata, our own forgetController."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from sprocket_cli.client_session import HELP, with_admin
+from sprocket_cli.client_session import HELP
 from sprocket_cli.mqadmin.controller.state import controller_option, ignored_namesrv_option
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.remoting.bodies.controller import ElectMasterResponseBody
-    from sprocket.remoting.headers.controller import ElectMasterResponseHeader
+from sprocket_cli.mqadmin.options import with_controllers
 
 _name_option = click.option("-bn", "--brokerName", "broker_name", required=True, help="Name of the broker group.")
 
@@ -23,17 +17,14 @@ _name_option = click.option("-bn", "--brokerName", "broker_name", required=True,
 @click.option("-c", "--clusterName", "cluster", required=True, help="Cluster of the broker group.")
 def elect_master(controller: str, broker_id: int, broker_name: str, cluster: str) -> None:
     """Make a replica the master of its broker group."""
-
-    async def ask(admin: "AdminClient") -> "tuple[ElectMasterResponseHeader, ElectMasterResponseBody]":
-        from sprocket.client.admin.controller_admin import ControllerAdmin
-
-        return await ControllerAdmin(admin).elect_master(controller, cluster.strip(), broker_name.strip(), broker_id)
-
-    header, body = with_admin(controller, ask)
+    cluster, broker_name = cluster.strip(), broker_name.strip()
+    header, body = with_controllers(
+        controller, lambda controllers: controllers.elect_master(controller, cluster, broker_name, broker_id)
+    )
     lines = [
         "",
-        f"#ClusterName\t{cluster.strip()}",
-        f"#BrokerName\t{broker_name.strip()}",
+        f"#ClusterName\t{cluster}",
+        f"#BrokerName\t{broker_name}",
         f"#BrokerMasterAddr\t{header.master_address}",
         f"#MasterEpoch\t{header.master_epoch}",
         f"#SyncStateSetEpoch\t{header.sync_state_set_epoch}",
@@ -58,15 +49,12 @@ def clean_broker_metadata(
     """Remove brokers that are gone from what the controllers know."""
     if not living and not (cluster or "").strip():
         raise click.UsageError("give -c: without -l the controllers look whether the brokers of the cluster are alive")
-
-    async def ask(admin: "AdminClient") -> None:
-        from sprocket.client.admin.controller_admin import ControllerAdmin
-
-        await ControllerAdmin(admin).clean_broker_data(
+    with_controllers(
+        controller,
+        lambda controllers: controllers.clean_broker_data(
             controller, cluster and cluster.strip(), broker_name.strip(), ids and ids.strip(), living=living
-        )
-
-    with_admin(controller, ask)
+        ),
+    )
     click.echo(f"clear broker {broker_name.strip()} metadata from controller success! ")
 
 
@@ -79,11 +67,5 @@ def forget_controller(controller: str, controller_id: str) -> None:
 
     Stop it and remove its folder before, and start it afterwards.  A majority of the others must be running.
     """
-
-    async def ask(admin: "AdminClient") -> None:
-        from sprocket.client.admin.controller_admin import ControllerAdmin
-
-        await ControllerAdmin(admin).forget_controller(controller, controller_id.strip())
-
-    with_admin(controller, ask)
+    with_controllers(controller, lambda controllers: controllers.forget_controller(controller, controller_id.strip()))
     click.echo(f"forget controller {controller_id.strip()} success! Start it with an empty folder.")

@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, name_servers, print_json, with_admin
+from sprocket_cli.client_session import HELP, json_option, name_servers, print_found
+from sprocket_cli.mqadmin.config import config_lines
 from sprocket_cli.mqadmin.controller.state import ignored_namesrv_option
+from sprocket_cli.mqadmin.options import with_controllers
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.controller_admin import ControllerAdmin
 
 _controllers_option = click.option(
     "-a",
@@ -27,19 +29,11 @@ def get_controller_config(controllers: str, as_json: bool) -> None:
     """Show the configuration of controllers."""
     addresses = name_servers(controllers)
 
-    async def ask(admin: "AdminClient") -> dict[str, dict[str, str]]:
-        from sprocket.client.admin.controller_admin import ControllerAdmin
+    async def ask(client: "ControllerAdmin") -> dict[str, dict[str, str]]:
+        return {address: await client.config(address) for address in addresses}
 
-        return {address: await ControllerAdmin(admin).config(address) for address in addresses}
-
-    found = with_admin(controllers, ask)
-    if as_json:
-        print_json(found)
-        return
-    for address, values in found.items():
-        click.echo(f"============{address}============")
-        for key, value in sorted(values.items()):
-            click.echo(f"{key:<50}=  {value}")
+    found = with_controllers(controllers, ask)
+    print_found(found, config_lines(found), as_json=as_json)
 
 
 @click.command("updateControllerConfig", context_settings=HELP)
@@ -51,12 +45,10 @@ def update_controller_config(controllers: str, key: str, value: str) -> None:
     """Change a key of controllers while they run."""
     addresses = name_servers(controllers)
 
-    async def ask(admin: "AdminClient") -> None:
-        from sprocket.client.admin.controller_admin import ControllerAdmin
-
+    async def ask(client: "ControllerAdmin") -> None:
         for address in addresses:
-            await ControllerAdmin(admin).update_config(address, {key.strip(): value.strip()})
+            await client.update_config(address, {key.strip(): value.strip()})
 
-    with_admin(controllers, ask)
+    with_controllers(controllers, ask)
     click.echo(f"update controller config success![{', '.join(addresses)}]")
     click.echo(f"{key.strip()} : {value.strip()}")

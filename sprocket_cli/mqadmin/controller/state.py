@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, SERVER_ADDRESS, admin_command, json_option, print_json, with_admin
-from sprocket_cli.mqadmin.options import interval_option, repeat
+from sprocket_cli.client_session import HELP, SERVER_ADDRESS, admin_command, json_option, print_found, with_admin
+from sprocket_cli.mqadmin.options import interval_option, repeat, with_controllers
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -31,18 +31,8 @@ controller_option = click.option(
 @json_option
 def get_controller_metadata(controller: str, as_json: bool) -> None:
     """Show the leader of the controllers and its peers."""
-
-    async def ask(admin: "AdminClient") -> "GetMetaDataResponseHeader":
-        from sprocket.client.admin.controller_admin import ControllerAdmin
-
-        return await ControllerAdmin(admin).metadata(controller)
-
-    found = with_admin(controller, ask)
-    if as_json:
-        print_json(found)
-        return
-    for line in metadata_lines(found):
-        click.echo(line)
+    found = with_controllers(controller, lambda controllers: controllers.metadata(controller))
+    print_found(found, metadata_lines(found), as_json=as_json)
 
 
 def metadata_lines(found: "GetMetaDataResponseHeader") -> list[str]:
@@ -75,19 +65,19 @@ def get_sync_state_set(
         raise click.UsageError("give exactly one of -b and -c")
 
     async def ask(admin: "AdminClient") -> "Mapping[str, ReplicasInfo]":
+        from sprocket.client.admin.admin_requests import broker_names
         from sprocket.client.admin.controller_admin import ControllerAdmin
 
-        names = [broker_name.strip()] if broker_name is not None else await _broker_names(admin, str(cluster).strip())
+        if broker_name is not None:
+            names = [broker_name.strip()]
+        else:
+            names = broker_names(await admin.cluster_info(), str(cluster).strip())
         return await ControllerAdmin(admin).sync_state(controller, names)
 
     def show() -> None:
         found = with_admin(controller if cluster is None else namesrv, ask)
-        if as_json:
-            print_json(found)
-            return
-        for name in sorted(found):
-            for line in sync_state_lines(name, found[name]):
-                click.echo(line)
+        lines = (line for name in sorted(found) for line in sync_state_lines(name, found[name]))
+        print_found(found, lines, as_json=as_json)
 
     repeat(show, interval_s)
 
@@ -130,12 +120,8 @@ def get_broker_epoch(
 
     def show() -> None:
         found = with_admin(namesrv, ask)
-        if as_json:
-            print_json(found)
-            return
-        for address, cache in found.items():
-            for line in epoch_lines(address, cache):
-                click.echo(line)
+        lines = (line for address, cache in found.items() for line in epoch_lines(address, cache))
+        print_found(found, lines, as_json=as_json)
 
     repeat(show, interval_s)
 
@@ -154,16 +140,6 @@ def epoch_lines(address: str, cache: "EpochEntryCache") -> list[str]:
         shown = f"EpochEntry{{epoch={entry.epoch}, startOffset={entry.start_offset}, endOffset={end}}}"
         lines.append(f"#Epoch: {shown}")
     return lines
-
-
-async def _broker_names(admin: "AdminClient", cluster: str) -> list[str]:
-    """Return the broker groups of `cluster`.  Raises AdminError if there is no such cluster."""
-    from sprocket.client.admin.admin_client import AdminError
-
-    table = (await admin.cluster_info()).cluster_addr_table
-    if cluster not in table:
-        raise AdminError(f"cluster {cluster} is not known; known are: {', '.join(sorted(table)) or 'none'}")
-    return sorted(table[cluster])
 
 
 async def _brokers(admin: "AdminClient", cluster: str | None, broker_name: str | None) -> list[str]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, with_admin
+from sprocket_cli.client_session import HELP
 from sprocket_cli.mqadmin.controller.state import controller_option, ignored_namesrv_option
 from sprocket_cli.mqadmin.files import configs_in_file, export_option, file_option, write_export
+from sprocket_cli.mqadmin.options import with_controllers
 
 if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
+    from sprocket.client.admin.controller_admin import ControllerAdmin
     from sprocket.remoting.bodies.controller import BrokerGroupState
 
 
@@ -28,13 +29,10 @@ def export_broker_groups(controller: str, names: str, folder: Path) -> None:
     RocketMQ's controllers answer too.
     """
 
-    async def ask(admin: "AdminClient") -> "list[BrokerGroupState]":
-        from sprocket.client.admin.controller_admin import ControllerAdmin
-
-        client = ControllerAdmin(admin)
+    async def ask(client: "ControllerAdmin") -> "list[BrokerGroupState]":
         return [await client.group_state(controller, name.strip()) for name in names.split(";") if name.strip()]
 
-    groups = with_admin(controller, ask)
+    groups = with_controllers(controller, ask)
     write_export(folder, "brokerGroups.json", tuple(groups))
     for group in groups:
         click.echo(f"{group.broker_name}: master {group.master_broker_id}, brokers {sorted(group.brokers)}")
@@ -54,11 +52,9 @@ def import_broker_groups(controller: str, path: Path) -> None:
 
     groups = configs_in_file(path, BrokerGroupState)
 
-    async def ask(admin: "AdminClient") -> None:
-        from sprocket.client.admin.controller_admin import ControllerAdmin
-
+    async def ask(client: "ControllerAdmin") -> None:
         for group in groups:
-            await ControllerAdmin(admin).adopt(controller, group)
+            await client.adopt(controller, group)
             click.echo(f"{group.broker_name}: taken over")
 
-    with_admin(controller, ask)
+    with_controllers(controller, ask)
