@@ -8,7 +8,7 @@ Fields that are null are left out.
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cache
 from itertools import islice
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,13 +19,9 @@ from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codec.mended_json import mended
 
 T = TypeVar("T")
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 # Members or elements that are encoded in one step.
 STEP_ITEMS: Final = 64
-_MAX_DEPTH = 64
-# Limit of a text that is parsed character by character: it has keys that no client sends, or is not JSON.
-MAX_PARSED_CHARS = 16 * 1024
 _decode_any = msgspec.json.Decoder().decode
 _encode_leaf = msgspec.json.Encoder().encode
 
@@ -134,108 +130,14 @@ def loads(data: bytes, as_type: type[T], limit: BodyLimit | None = None) -> T:
         raise ProtocolError("body", str(error)) from None
 
 
-def _parsed(text: str) -> Json:
+def _parsed(text: str) -> object:
     standard = quoted(text)
-    if standard is not None:
-        try:
-            return cast(Json, _decode_any(standard))
-        except (msgspec.DecodeError, RecursionError):
-            allowed = mended(standard.encode())
-        if allowed is not None:
-            return _parsed(allowed.decode())
-    if len(text) > MAX_PARSED_CHARS:
-        raise ProtocolError("body", f"{len(text)} characters that are no JSON; with other keys {MAX_PARSED_CHARS}")
-    return _Parser(text).parse()
-
-
-class _Parser:
-    """A reader of the dialect: standard JSON, and unquoted keys."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-
-    def parse(self) -> Json:
-        value = self._value(0)
-        self._skip_space()
-        if self._at != len(self._text):
-            raise self._error("text after the end")
-        return value
-
-    def _error(self, reason: str) -> ProtocolError:
-        return ProtocolError("body", f"JSON at character {self._at}: {reason}")
-
-    def _skip_space(self) -> None:
-        text, at = self._text, self._at
-        while at < len(text) and text[at] in " \t\r\n":
-            at += 1
-        self._at = at
-
-    def _peek(self) -> str:
-        self._skip_space()
-        return self._text[self._at : self._at + 1]
-
-    def _expect(self, token: str) -> None:
-        if self._peek() != token:
-            raise self._error(f"{token!r} expected")
-        self._at += 1
-
-    def _value(self, depth: int) -> Json:
-        if depth > _MAX_DEPTH:
-            raise self._error("nested too deeply")
-        token = self._peek()
-        if token == "{":
-            return self._object(depth)
-        if token == "[":
-            return self._array(depth)
-        return self._scalar()
-
-    def _object(self, depth: int) -> dict[str, Json]:
-        self._expect("{")
-        members: dict[str, Json] = {}
-        if self._peek() == "}":
-            self._at += 1
-            return members
-        while True:
-            start = self._at
-            key = self._value(depth + 1)
-            name = key if isinstance(key, str) else self._text[start : self._at].strip()
-            self._expect(":")
-            members[name] = self._value(depth + 1)
-            if self._peek() == "}":
-                self._at += 1
-                return members
-            self._expect(",")
-            self._skip_space()
-
-    def _array(self, depth: int) -> list[Json]:
-        self._expect("[")
-        items: list[Json] = []
-        if self._peek() == "]":
-            self._at += 1
-            return items
-        while True:
-            items.append(self._value(depth + 1))
-            if self._peek() == "]":
-                self._at += 1
-                return items
-            self._expect(",")
-
-    def _scalar(self) -> Json:
-        text, start = self._text, self._at
-        end = start
-        if text[start : start + 1] == '"':
-            end = start + 1
-            while end < len(text) and text[end] != '"':
-                end += 2 if text[end] == "\\" else 1
-            end += 1
-        else:
-            while end < len(text) and text[end] not in " \t\r\n,:]}":
-                end += 1
-        self._at = end
-        try:
-            value: Json = msgspec.json.decode(text[start:end])
-        except msgspec.DecodeError as error:
-            self._at = start
-            raise self._error(str(error)) from None
-        return value
+    if standard is None:
+        raise ProtocolError("body", f"{len(text)} characters are no JSON, even with numbers and objects as keys")
+    try:
+        return _decode_any(standard)
+    except (msgspec.DecodeError, RecursionError) as error:
+        allowed = mended(standard.encode())
+        if allowed is None:
+            raise ProtocolError("body", f"no JSON: {error}") from None
+    return _parsed(allowed.decode())
