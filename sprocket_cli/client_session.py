@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -191,6 +191,14 @@ def print_found(found: object, lines: Iterable[str], *, as_json: bool) -> None:
         return
     for line in lines:
         click.echo(line)
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, as_json: bool) -> None:
+    """Print rows in columns, or as JSON objects whose names are those of the columns."""
+    from sprocket_cli.columns import fitted
+
+    cells = list(rows)
+    print_found([dict(zip(head, row, strict=True)) for row in cells], fitted(head, cells), as_json=as_json)
 
 
 def print_json(value: object) -> None:

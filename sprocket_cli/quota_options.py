@@ -54,8 +54,8 @@ def limit_options(flag_of: Callable[[str], str]) -> Callable[[F], F]:
     return add
 
 
-def show_quotas(found: "Mapping[str, Mapping[str, Quota]]") -> None:
-    """Print the quotas of masters, by address: a line for each quota, and for each master that differs."""
+def quota_lines(found: "Mapping[str, Mapping[str, Quota]]") -> list[str]:
+    """Return the quotas of masters, by address: a line for each quota, and for each master that differs."""
     by_quota: dict[Quota, list[str]] = {}
     for address, table in found.items():
         for one in table.values():
@@ -64,12 +64,11 @@ def show_quotas(found: "Mapping[str, Mapping[str, Quota]]") -> None:
     for one, addresses in sorted(by_quota.items(), key=lambda item: item[0].name):
         on = "all" if len(addresses) == len(found) else ",".join(addresses)
         rows.append((one.name, one.limits_text(), "soft" if one.is_soft else "hard", on))
-    for line in fitted(("quota", "limits", "mode", "masters"), rows):
-        click.echo(line)
+    return fitted(("quota", "limits", "mode", "masters"), rows)
 
 
-def show_uses(found: "Mapping[str, list[QuotaUse]]", count: int) -> None:
-    """Print the limits that are used most at masters, by address."""
+def use_lines(found: "Mapping[str, list[QuotaUse]]", count: int) -> list[str]:
+    """Return the limits that are used most at masters, by address."""
     uses = sorted(
         ((address, use) for address, of_broker in found.items() for use in of_broker), key=lambda one: -one[1].part
     )
@@ -78,6 +77,4 @@ def show_uses(found: "Mapping[str, list[QuotaUse]]", count: int) -> None:
          f"{use.part:.0%}", use.exceeded_total)
         for address, use in uses[:count]
     ]  # fmt: skip
-    head = ("master", "quota", "resource", "kind", "limit", "used", "asked", "asked%", "exceeded")
-    for line in fitted(head, rows):
-        click.echo(line)
+    return fitted(("master", "quota", "resource", "kind", "limit", "used", "asked", "asked%", "exceeded"), rows)

@@ -4,17 +4,12 @@ from typing import Final
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
-from sprocket_cli.columns import fitted, millis_text, perm_text
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_found, print_table, with_admin
+from sprocket_cli.columns import millis_text, perm_text
 from sprocket_cli.commands.local_cluster_commands import down, status, up
 
 # Queues on each broker: the default of RocketMQ's updateTopic.
 _QUEUES: Final = 8
-
-
-def _print_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
-    for line in fitted(head, rows):
-        click.echo(line)
 
 
 @click.group(context_settings=HELP)
@@ -36,12 +31,8 @@ def list_topics(namesrv: str | None, show_all: bool, as_json: bool) -> None:
         return known, known if show_all else without_system_topics(known, await admin.cluster_info())
 
     known, shown = with_admin(namesrv, ask)
-    if as_json:
-        print_json(shown)
-        return
-    for name in shown:
-        click.echo(name)
-    if known and not shown:
+    print_found(shown, shown, as_json=as_json)
+    if known and not shown and not as_json:
         click.echo(f"There is no topic of an application yet; --all shows the {len(known)} system topics.", err=True)
 
 
@@ -85,11 +76,9 @@ def create_topic(
         return [each.address for each in masters]
 
     masters = with_admin(namesrv, create)
-    if as_json:
-        print_json({"topic": name, "queues": count, "brokers": masters})
-    else:
-        on = masters[0] if len(masters) == 1 else f"each of {', '.join(masters)}"
-        click.echo(f"topic {name} has {topic_change.count_text(count, 'queue')} on {on}")
+    on = masters[0] if len(masters) == 1 else f"each of {', '.join(masters)}"
+    said = f"topic {name} has {topic_change.count_text(count, 'queue')} on {on}"
+    print_found({"topic": name, "queues": count, "brokers": masters}, [said], as_json=as_json)
 
 
 @topic.command("grow")
@@ -157,11 +146,7 @@ def route(name: str, namesrv: str | None, as_json: bool) -> None:
             address = broker.master_or_slave() or ""
             shape = (data.read_queue_nums, data.write_queue_nums, perm_text(data.perm))
             rows.append((broker.cluster or "", broker.broker_name, address, *shape))
-    head = ("cluster", "broker", "address", "readQueues", "writeQueues", "perm")
-    if as_json:
-        print_json([dict(zip(head, row, strict=True)) for row in rows])
-    else:
-        _print_table(head, rows)
+    print_table(("cluster", "broker", "address", "readQueues", "writeQueues", "perm"), rows, as_json=as_json)
 
 
 @click.group(context_settings=HELP)
@@ -181,15 +166,11 @@ def list_clusters(namesrv: str | None, as_json: bool) -> None:
     from sprocket_cli.mqadmin.broker import members
 
     found = with_admin(namesrv, lambda admin: members(admin, None))
-    head = ("cluster", "broker", "id", "address", "version", "active")
-    rows: list[tuple[object, ...]] = [
+    rows = [
         (*member[:4], member.runtime.get("brokerVersionDesc", ""), member.runtime.get("brokerActive", "false"))
         for member in found
     ]
-    if as_json:
-        print_json([dict(zip(head, row, strict=True)) for row in rows])
-    else:
-        _print_table(head, rows)
+    print_table(("cluster", "broker", "id", "address", "version", "active"), rows, as_json=as_json)
 
 
 @click.group(context_settings=HELP)
@@ -229,7 +210,4 @@ def show_offsets(group: str | None, namesrv: str | None, topic_name: str | None,
             )
             for queue, extent in sorted(extents.offset_table.items())
         ]
-    if as_json:
-        print_json([dict(zip(head, row, strict=True)) for row in rows])
-    else:
-        _print_table(head, rows)
+    print_table(head, rows, as_json=as_json)

@@ -24,7 +24,7 @@ from sprocket_cli.client_session import (
     name_servers,
     namespace_option_of,
     namesrv_option,
-    print_json,
+    print_found,
     run,
 )  # fmt: skip
 from sprocket_cli.columns import fitted
@@ -154,21 +154,16 @@ def deploy(source: Path, name: str | None, key: Path | None, cluster: "ClientSet
 @_at_cluster
 def list_(as_json: bool, cluster: "ClientSettings") -> None:
     """Show what is deployed."""
-    import msgspec
 
     async def ask(registry: "Registry") -> list["Deployment"]:
         return [one for _, one in sorted(registry.table.items())]
 
-    found = _with_registry(cluster, ask)
-    if as_json:
-        print_json(msgspec.to_builtins(found))
-        return
-    rows = []
+    found, rows = _with_registry(cluster, ask), []
     for one in found:
         current = one.version(one.current)
         names = ", ".join(declared.name for declared in current.functions)
         rows.append((one.name, one.current, "stopped" if one.is_stopped else "deployed", names, current.deployed_by))
-    click.echo("\n".join(fitted(("name", "version", "state", "functions", "deployed by"), rows)))
+    print_found(found, fitted(("name", "version", "state", "functions", "deployed by"), rows), as_json=as_json)
 
 
 @function.command()
@@ -177,12 +172,7 @@ def list_(as_json: bool, cluster: "ClientSettings") -> None:
 @_at_cluster
 def status(name: str, as_json: bool, cluster: "ClientSettings") -> None:
     """Show which versions of NAME run where, and what they have done."""
-    import msgspec
-
     reports = _reports(name, cluster)
-    if as_json:
-        print_json(msgspec.to_builtins(reports))
-        return
     counts = ("inputs", "outputs", "failures", "dead_letters")
     rows = [
         (one.machine, "all" if one.is_machine else one.index, one.version, one.state,
@@ -190,10 +180,8 @@ def status(name: str, as_json: bool, cluster: "ClientSettings") -> None:
         for one in reports
     ]  # fmt: skip
     head = ("machine", "instance", "version", "state", "partitions", "inputs", "outputs", "failures", "dead letters")
-    click.echo("\n".join(fitted(head, rows)))
-    for one in reports:
-        if one.error:
-            click.echo(f"{one.machine} {'' if one.is_machine else one.index}: {one.error}")
+    errors = [f"{one.machine} {'' if one.is_machine else one.index}: {one.error}" for one in reports if one.error]
+    print_found(reports, [*fitted(head, rows), *errors], as_json=as_json)
 
 
 @function.command()

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from sprocket.remoting.message.message_type import MessageType
-from sprocket_cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_found, with_admin
 from sprocket_cli.columns import fitted
 from sprocket_cli.commands.masters import at_masters, changed_at_masters, cluster_option
 
@@ -144,16 +144,13 @@ def show(name: str, cluster: str, namesrv: str | None, as_json: bool) -> None:
 
 
 def _print(found: "dict[str, dict[str, NamespaceUse]]", as_json: bool) -> None:
-    if as_json:
-        print_json({address: msgspec.to_builtins(uses) for address, uses in found.items()})
-        return
     rows = [
         (use.name, address, use.topics, use.groups, use.connections, _limits(use.policy))
         for address, uses in found.items()
         for use in uses.values()
     ]
-    for line in fitted(("namespace", "master", "topics", "groups", "connections", "limits"), sorted(rows)):
-        click.echo(line)
+    lines = fitted(("namespace", "master", "topics", "groups", "connections", "limits"), sorted(rows))
+    print_found(found, lines, as_json=as_json)
 
 
 def _limits(policy: "NamespacePolicy | None") -> str:

@@ -3,11 +3,10 @@
 from typing import Any
 
 import click
-import msgspec
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_found, with_admin
 from sprocket_cli.commands.masters import at_masters, changed_at_masters, cluster_option
-from sprocket_cli.quota_options import NAME_HELP, limit_options, show_quotas, show_uses
+from sprocket_cli.quota_options import NAME_HELP, limit_options, quota_lines, use_lines
 
 
 @click.group(context_settings=HELP)
@@ -46,10 +45,7 @@ def delete_quota(name: str, cluster: str, namesrv: str | None) -> None:
 def list_quotas(cluster: str, namesrv: str | None, as_json: bool) -> None:
     """List quotas; a line for each master that differs."""
     found = with_admin(namesrv, lambda admin: at_masters(admin, cluster, admin.quotas))
-    if as_json:
-        print_json({address: msgspec.to_builtins(table) for address, table in found.items()})
-    else:
-        show_quotas(found)
+    print_found(found, quota_lines(found), as_json=as_json)
 
 
 @quota.command("top")
@@ -60,7 +56,4 @@ def list_quotas(cluster: str, namesrv: str | None, as_json: bool) -> None:
 def top(count: int, cluster: str, namesrv: str | None, as_json: bool) -> None:
     """Show the quotas that are used most, at each master."""
     found = with_admin(namesrv, lambda admin: at_masters(admin, cluster, admin.quota_usage))
-    if as_json:
-        print_json({address: msgspec.to_builtins(uses) for address, uses in found.items()})
-    else:
-        show_uses(found, count)
+    print_found(found, use_lines(found, count), as_json=as_json)

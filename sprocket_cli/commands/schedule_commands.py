@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, parse_property, print_json, with_admin
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, parse_property, print_found, with_admin
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:
@@ -73,17 +73,13 @@ def list_schedules(cluster: str | None, namesrv: str | None, as_json: bool) -> N
     from sprocket.client.schedules import condition_text, rule_text
 
     found: list[ScheduleState] = _ask(namesrv, lambda schedules: schedules.list(cluster))
-    if as_json:
-        print_json(found)
-        return
     head = ("schedule", "topic", "rule", "broker", "next", "last", "fired", "state")
     rows = [
         (one.schedule.name, one.schedule.topic, rule_text(one.schedule), one.broker_name, _moment(one.next_millis),
          _moment(one.fired_millis), one.fired_total, condition_text(one))
         for one in found
     ]  # fmt: skip
-    for line in fitted(head, rows):
-        click.echo(line)
+    print_found(found, fitted(head, rows), as_json=as_json)
 
 
 @schedule.command("show")
@@ -96,18 +92,15 @@ def show(name: str, topic: str, namesrv: str | None, as_json: bool) -> None:
     from sprocket.client.schedules import condition_text, rule_text
 
     found: ScheduleState = _ask(namesrv, lambda schedules: schedules.get(name, topic))
-    if as_json:
-        print_json(found)
-        return
     one = found.schedule
-    for label, value in (
+    fields = (
         ("schedule", one.name), ("topic", one.topic), ("rule", rule_text(one)), ("broker", found.broker_name),
         ("state", condition_text(found)), ("next", _moment(found.next_millis)), ("last", _moment(found.fired_millis)),
         ("fired", found.fired_total), ("refused", found.refused_total), ("catch-up", str(one.catch_up)),
         ("jitter", f"{one.jitter_millis} ms"), ("body", f"{len(one.body)} bytes"),
         *((f"property {key}", value) for key, value in one.properties.items()),
-    ):  # fmt: skip
-        click.echo(f"{label}: {value}")
+    )  # fmt: skip
+    print_found(found, (f"{label}: {value}" for label, value in fields), as_json=as_json)
 
 
 def _command(word: str, done: str, about: str) -> None:

@@ -2,7 +2,7 @@
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_found, with_admin
 from sprocket_cli.columns import fitted, millis_text
 
 
@@ -26,9 +26,6 @@ def list_transactions(namesrv: str | None, topic_name: str | None, group: str | 
         if topic_name in (None, each.topic) and group in (None, each.group)
     ]
     found.sort(key=lambda each: each.born_timestamp)
-    if as_json:
-        print_json(found)
-        return
     head = ("broker", "topic", "queue", "group", "messageId", "halfOffset", "checks", "born")
     rows = [
         (
@@ -37,5 +34,4 @@ def list_transactions(namesrv: str | None, topic_name: str | None, group: str | 
         )
         for each in found
     ]  # fmt: skip
-    for line in fitted(head, rows):
-        click.echo(line)
+    print_found(found, fitted(head, rows), as_json=as_json)

@@ -4,7 +4,7 @@ Source of flags, columns and output: RocketMQ 5.3.3, `tools.command.auth`.  Unli
 a password only with ``--showPassword``.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -14,7 +14,7 @@ from sprocket_cli.client_session import (
     CommandFailed,
     admin_command,
     json_option,
-    print_json,
+    print_found,
     with_admin,
 )
 from sprocket_cli.mqadmin.options import Target, ask_each, target_options
@@ -136,13 +136,10 @@ def _print_users(users: "Sequence[UserInfo]", show: bool, as_json: bool) -> None
         (user.username, user.password if show else user.password and _HIDDEN, user.user_type, user.user_status)
         for user in users
     ]
-    if as_json:
-        print_json([dict(zip(("username", "password", "userType", "userStatus"), row, strict=True)) for row in rows])
-        return
-    if rows:
-        click.echo(_USER % ("#UserName", "#Password", "#UserType", "#UserStatus"))
-    for row in rows:
-        click.echo(_USER % tuple(_java(cell) for cell in row))
+    document = [dict(zip(("username", "password", "userType", "userStatus"), row, strict=True)) for row in rows]
+    head = ("#UserName", "#Password", "#UserType", "#UserStatus")
+    lines = [_USER % cells for cells in (head, *(tuple(map(_java, row)) for row in rows))] if rows else []
+    print_found(document, lines, as_json=as_json)
 
 
 @admin_command("copyUser")
@@ -213,7 +210,8 @@ def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str 
 def get_acl(namesrv: str | None, target: Target, subject: str, as_json: bool) -> None:
     """Show the policies of a user."""
     answers = ask_each(namesrv, target, lambda admin, address: admin.acl(address, subject.strip()))
-    _print_acls([acl for acl in answers.values() if acl is not None], as_json)
+    found = [acl for acl in answers.values() if acl is not None]
+    print_found(found, _acl_lines(found), as_json=as_json)
 
 
 @admin_command("listAcl")
@@ -227,22 +225,20 @@ def list_acl(
 ) -> None:  # fmt: skip
     """List the policies of all users."""
     answers = ask_each(namesrv, target, lambda admin, address: admin.acls(address, subject, resource))
-    _print_acls([acl for acls in answers.values() for acl in acls], as_json)
+    found = [acl for acls in answers.values() for acl in acls]
+    print_found(found, _acl_lines(found), as_json=as_json)
 
 
-def _print_acls(acls: "Sequence[AclInfo]", as_json: bool) -> None:
-    if as_json:
-        print_json(list(acls))
-        return
+def _acl_lines(acls: "Sequence[AclInfo]") -> Iterator[str]:
     if acls:
-        click.echo(_ACL % ("#Subject", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision"))
+        yield _ACL % ("#Subject", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision")
     for acl in acls:
         if not acl.policies:
-            click.echo(_ACL % (acl.subject, "", "", "", "", ""))
+            yield _ACL % (acl.subject, "", "", "", "", "")
         for policy in acl.policies or ():
             for entry in policy.entries or ():
                 cells = (policy.policy_type, entry.resource, entry.actions, entry.source_ips, entry.decision)
-                click.echo(_ACL % (acl.subject, *(_java(cell) for cell in cells)))
+                yield _ACL % (acl.subject, *(_java(cell) for cell in cells))
 
 
 @admin_command("copyAcl")

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json
+from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_found
 from sprocket_cli.mqadmin.options import Target, ask_each, target_options
-from sprocket_cli.quota_options import NAME_HELP, limit_options, show_quotas, show_uses
+from sprocket_cli.quota_options import NAME_HELP, limit_options, quota_lines, use_lines
 
 _OWN: Final = "(Sprocket's own command)"
 _MASTERS: Final = "Every master of this cluster."
@@ -60,8 +60,6 @@ def delete_quota(namesrv: str | None, target: Target, name: str) -> None:
 @json_option
 def get_quota(namesrv: str | None, target: Target, name: str | None, as_json: bool) -> None:
     """Show quotas."""
-    import msgspec
-
     tables = ask_each(namesrv, target, lambda admin, address: admin.quotas(address))
     found = {
         address: {one: quota for one, quota in table.items() if name is None or one == name.strip()}
@@ -69,10 +67,7 @@ def get_quota(namesrv: str | None, target: Target, name: str | None, as_json: bo
     }
     if name is not None and not any(found.values()):
         raise click.ClickException(f"there is no quota {name.strip()!r}; getQuota without -q lists all")
-    if as_json:
-        print_json(msgspec.to_builtins(found))
-    else:
-        show_quotas(found)
+    print_found(found, quota_lines(found), as_json=as_json)
 
 
 @click.command("getQuotaUsage", context_settings=HELP, help=f"Show the quotas that are used most {_OWN}.")
@@ -82,10 +77,5 @@ def get_quota(namesrv: str | None, target: Target, name: str | None, as_json: bo
 @json_option
 def get_quota_usage(namesrv: str | None, target: Target, count: int, as_json: bool) -> None:
     """Show what is used of quotas."""
-    import msgspec
-
     found = ask_each(namesrv, target, lambda admin, address: admin.quota_usage(address))
-    if as_json:
-        print_json(msgspec.to_builtins(found))
-    else:
-        show_uses(found, count)
+    print_found(found, use_lines(found, count), as_json=as_json)

@@ -10,7 +10,6 @@ from sprocket_cli.client_session import (
     admin_command,
     json_option,
     print_found,
-    print_json,
     with_admin,
 )
 from sprocket_cli.columns import seconds_text
@@ -53,16 +52,17 @@ def stats_all(namesrv: str | None, only_active: bool, topic: str | None, as_json
         for line in with_admin(namesrv, lambda admin: topic_lines(admin, topic))
         if not only_active or line.in_24_hours > 0 or line.out_24_hours > 0
     ]
-    if as_json:
-        print_json([line._asdict() for line in lines])
-        return
+    print_found([line._asdict() for line in lines], _all_lines(lines), as_json=as_json)
+
+
+def _all_lines(lines: list[TopicLine]) -> Iterator[str]:
     names = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
-    click.echo(_ALL_HEAD % names)
+    yield _ALL_HEAD % names
     for line in lines:
         if line.group is None:
-            click.echo(_ALL_NO_GROUP % (line.topic[:64], "", 0, line.in_tps, "", line.in_24_hours, "NO_CONSUMER"))
+            yield _ALL_NO_GROUP % (line.topic[:64], "", 0, line.in_tps, "", line.in_24_hours, "NO_CONSUMER")
         else:
-            click.echo(_ALL % (line.topic[:64], line.group[:64], *line[2:]))
+            yield _ALL % (line.topic[:64], line.group[:64], *line[2:])
 
 
 async def topic_lines(admin: "AdminClient", only: str | None) -> list[TopicLine]:
@@ -139,15 +139,13 @@ def broker_consume_stats(
         ),
     )
     rows = [row for row in _queue_rows(found) if row[6] >= level and row[7] > 0]
-    if as_json:
-        keys = ("topic", "group", "brokerName", "queueId", "brokerOffset", "consumerOffset", "diff", "lastTimestamp")
-        print_json([dict(zip(keys, row, strict=True)) for row in rows])
-        return
+    keys = ("topic", "group", "brokerName", "queueId", "brokerOffset", "consumerOffset", "diff", "lastTimestamp")
     names = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
-    click.echo(_STATS_HEAD % names)
+    lines = [_STATS_HEAD % names]
     for topic, group, broker_name, *numbers, last_ms in rows:
-        click.echo(_STATS % (topic[:64], group, broker_name[:32], *numbers, seconds_text(last_ms)))
-    click.echo(f"\nDiff Total: {found.total_diff}")
+        lines.append(_STATS % (topic[:64], group, broker_name[:32], *numbers, seconds_text(last_ms)))
+    document = [dict(zip(keys, row, strict=True)) for row in rows]
+    print_found(document, [*lines, f"\nDiff Total: {found.total_diff}"], as_json=as_json)
 
 
 def _queue_rows(found: "ConsumeStatsList[str]") -> Iterator[tuple[str, str, str, int, int, int, int, int]]:
