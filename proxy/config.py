@@ -85,7 +85,8 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     )
     grpc_max_in_flight_size: int = int_setting(
         256 * 1024 * 1024,
-        "Requests of all calls at a time; above it calls are refused.  A connection may have a quarter of it.",
+        "Requests that are served, of all calls; and once more answers that wait for their clients.  Above it calls "
+        "are refused.  A connection may have a quarter of it.",
         1,
         "bytes",
     )

@@ -55,6 +55,7 @@ from proxy.remoting.message_routes import MessageRoutes
 from proxy.remoting.relay_routes import RelayRoutes, StoredMessages
 from proxy.remoting.remoting_ports import RemotingPorts, TransactionChecks
 from proxy.remoting.topic_routes import TopicRoutes
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.call import Call
 from proxy.server.choice import chosen
 from proxy.server.dispatcher import Dispatcher, Limits, Methods, Streaming
@@ -129,6 +130,7 @@ class Proxy:
         self._receiving, self._receiving_of = 0, Counter[str]()
         self._ports: list[Port] = []
         self._intake = Intake(config.grpc_max_in_flight_size, config.max_request_bytes)
+        self._answers = ByteBudget(config.grpc_max_in_flight_size)
         silent_s, lost_s = config.channel_expired_timeout / 1000, config.client_lost_timeout_millis / 1000
         self.clients = Clients(clock.monotonic, silent_s=silent_s, lost_s=lost_s, died=self._client_died)
         self.consumers = Consumers(clock.monotonic, silent_s)
@@ -269,7 +271,7 @@ class Proxy:
         await self._instance.open()
         is_shared = self._shared is not None
         for listener in [Listener("default", self.config.grpc_server_port), *self.config.named_listeners]:
-            port = Port(listener, self.config, self._dispatcher, self._descriptors)
+            port = Port(listener, self.config, self._dispatcher, self._descriptors, self._answers)
             self._ports.append(port)
             await port.open(is_shared=is_shared)
         await self.remoting.open(is_shared=is_shared)

@@ -156,7 +156,7 @@ class _Bench:
         self.held = HeldHandles()
         loop = asyncio.get_running_loop()
         none: Any = None  # what no call here asks for
-        renewal = Renewal(self.held, brokers, metadata, config, Connections(monotonic), loop.create_task)
+        renewal = Renewal(self.held, brokers, metadata, config, Connections(monotonic), clients, loop.create_task)
         receive = ReceiveActivity(brokers, metadata, clients, renewal, config, none, loop.create_task)
         send = SendActivity(brokers, metadata, config, lambda: 0)
         ack = AckActivity(brokers, clients, renewal, config)
@@ -179,7 +179,7 @@ class _Bench:
 
         exchange: Any = SimpleNamespace(
             invocation_metadata=lambda: _METADATA, peer=lambda: "ipv4:127.0.0.1:4711", read=read, write=write,
-            time_remaining=lambda: 60.0,
+            time_remaining=lambda: 60.0, hold=lambda size: None,
         )  # fmt: skip
         answer = await self.handlers[f"/{SERVICE.full_name}/{name}"].serve(exchange)
         return parts if answer is None else [answer]

@@ -3,7 +3,6 @@
 RocketMQ 5.3.3 defines these methods and does not serve them.  Statuses are those that the definition names.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from proxy.brokers.brokers import TIMEOUT_S, Brokers
@@ -11,6 +10,7 @@ from proxy.config import ProxyConfig
 from proxy.convert.filters import subscription_of
 from proxy.convert.outgoing import encoded_topic, encoder
 from proxy.server.call import Call
+from proxy.server.write_limit import Answer
 from proxy.status import OK, Refusal, status
 from proxy.validation import group_of, topic_of
 from sprocket.client.answers import header_of
@@ -36,9 +36,6 @@ from sprocket.remoting.headers.offset import (
 )
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 
-# Takes a part of the answer, or its bytes.
-Write = Callable[[wire.PullMessageResponse | bytes], Awaitable[None]]
-
 # Bits of a pull's sysFlag.  Source: RocketMQ 5.3.3, `PullSysFlag`.
 _SUSPEND: Final = 2
 _SUBSCRIPTION: Final = 4
@@ -55,7 +52,7 @@ class OffsetActivity:
         self._brokers = brokers
         self._config = config
 
-    async def pull_message(self, call: Call, request: wire.PullMessageRequest, write: Write) -> None:
+    async def pull_message(self, call: Call, request: wire.PullMessageRequest, write: Answer) -> None:
         """Answer with a status, the messages from an offset on, and the next offset."""
         queue, group = await self._queue(request.message_queue), group_of(request.group)
         wanted = subscription_of(queue.topic, request.filter_expression)
@@ -84,7 +81,7 @@ class OffsetActivity:
         await self._write_pulled(response, queue, request.offset, set(wanted.tags_set or ()), write)
 
     async def _write_pulled(
-        self, response: ReceivedResponse, queue: MessageQueue, offset: int, tags: set[str], write: Write
+        self, response: ReceivedResponse, queue: MessageQueue, offset: int, tags: set[str], write: Answer
     ) -> None:
         if response.code == ResponseCode.PULL_OFFSET_MOVED:
             answer = header_of(response, PullMessageResponseHeader)
@@ -98,6 +95,7 @@ class OffsetActivity:
             await write(wire.PullMessageResponse(next_offset=answer.next_begin_offset))
             return
         answer = header_of(self._brokers.success(response, queue.broker_name), PullMessageResponseHeader)
+        write.hold(len(response.body))
         try:
             messages = decode_records(response.body, queue, answer.offset_delta or 0, offset)
         except ProtocolError as error:

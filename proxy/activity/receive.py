@@ -130,12 +130,13 @@ class ReceiveActivity:
         def unread(response: ReceivedResponse) -> None:
             self._release_unread(response, popped_of, source)
 
-        popped = popped_of(await self._brokers.pop(broker_name, header, wait_ms / 1000, unread, call.caller))
+        response = await self._brokers.pop(broker_name, header, wait_ms / 1000, unread, call.caller)
+        popped = popped_of(response)
         if not popped:
             return False
         kept = self._matching(popped, wanted, source, group_config)
         if kept:
-            await self._deliver(call, source, kept, write, renews)
+            await self._deliver(call, source, kept, len(response.body), write, renews)
         else:
             await write(_status(status(wire.MESSAGE_NOT_FOUND, "no match message")))
         return True
@@ -169,9 +170,18 @@ class ReceiveActivity:
         self._spawn(self._renewal.release_receipt(receipt, source.group, source.topic))
 
     async def _deliver(
-        self, call: Call, source: "_Source", messages: Sequence[PoppedMessage], write: Answer, renews: bool
+        self,
+        call: Call,
+        source: "_Source",
+        messages: Sequence[PoppedMessage],
+        size: int,
+        write: Answer,
+        renews: bool,
     ) -> None:
-        """Write `messages`, and renew them from now on if `renews`; those that cannot be written are released."""
+        """Write `messages`, and renew them from now on if `renews`; those that cannot be written are released.
+
+        Raises Refusal if the client has left too much unread to keep `size` bytes for it.
+        """
         receipts = [source.receipt(message) for message in messages]
         given = [receipt.encode() for receipt in receipts]
         now_ms = self._brokers.instance.clock.wall_ms()
@@ -187,6 +197,7 @@ class ReceiveActivity:
 
         write.not_taken = release_written
         try:
+            write.hold(size)
             await write(_OK)
             for message, handle in zip(messages, given, strict=True):
                 await write(_encode(message.message, field, handle, now_ms))

@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from proxy.config import AUTO, GRPCIO, H2CORN, ProxyConfig
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.protocol import GrpcServer, Handlers
 from sprocket.common.errors import ConfigError
 from sprocket.common.extras import EXTRA_OF, install
@@ -15,8 +16,10 @@ def chosen(config: ProxyConfig) -> str:
     return GRPCIO if find_spec(H2CORN) is None else H2CORN
 
 
-def make_server(handlers: Handlers, config: ProxyConfig, *, is_shared: bool) -> GrpcServer:
+def make_server(handlers: Handlers, config: ProxyConfig, answers: ByteBudget, *, is_shared: bool) -> GrpcServer:
     """Return the server of one listener.  If ports are shared, other processes of the proxy bind them too.
+
+    `answers` counts the bytes of answers that wait for their clients, of all listeners.
 
     Raises ConfigError if the server is not installed, or cannot be loaded.
     """
@@ -30,7 +33,7 @@ def make_server(handlers: Handlers, config: ProxyConfig, *, is_shared: bool) -> 
                 f"{H2CORN} cannot be loaded: {error}. Install it with {install(EXTRA_OF[H2CORN])}, "
                 f"or set grpcServer = {GRPCIO}"
             ) from None
-        return H2cornServer(handlers, config, is_shared=is_shared)
+        return H2cornServer(handlers, config, answers, is_shared=is_shared)
     from proxy.server.grpcio_server import GrpcioServer
 
-    return GrpcioServer(handlers, config, is_shared=is_shared)
+    return GrpcioServer(handlers, config, answers, is_shared=is_shared)

@@ -164,7 +164,7 @@ class Dispatcher:
 
             try:
                 async with asyncio.timeout(None) as scope:
-                    limit = WriteLimit(scope, write, write_s)
+                    limit = WriteLimit(scope, write, write_s, exchange.hold)
 
                     async def begin(call: Call, request: Any) -> None:
                         # The call may have waited until now.

@@ -9,6 +9,7 @@ from typing import Any, Final
 import grpc
 
 from proxy.config import ProxyConfig
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.protocol import GRACE_S, Aborted, Certificate, Handler, Handlers, NotTaken, Unread
 from sprocket.common.errors import ConfigError
 
@@ -40,8 +41,8 @@ class _Generic(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio brings n
     at every call.
     """
 
-    def __init__(self, handlers: Handlers) -> None:
-        self._handlers = {path: _adapted(handler) for path, handler in handlers.items()}
+    def __init__(self, handlers: Handlers, answers: ByteBudget) -> None:
+        self._handlers = {path: _adapted(handler, answers) for path, handler in handlers.items()}
 
     def service(self, handler_call_details: Any) -> Any:
         """Return grpcio's handler of a method; None if there is none."""
@@ -51,17 +52,34 @@ class _Generic(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio brings n
 class _Stream:
     """See `Stream`.  A write waits until the client reads, so `not_taken` is never called."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, answers: ByteBudget) -> None:
         self.peer, self.invocation_metadata = context.peer, context.invocation_metadata
         self.time_remaining, self.read, self.write = context.time_remaining, context.read, context.write
         self.not_taken: NotTaken | None = None
+        self._answers = answers
+        self._held_bytes = 0
+
+    def hold(self, size: int) -> None:
+        self._answers.take(self.peer(), size)
+        self._held_bytes += size
+
+    def ended(self) -> None:
+        """Give back what is held."""
+        if self._held_bytes:
+            self._answers.give_back(self.peer(), self._held_bytes)
 
 
-def _adapted(handler: Handler) -> Any:
+def _adapted(handler: Handler, answers: ByteBudget) -> Any:
     # gRPC gets no decoder of requests, so a request is a stream of bytes to it, which the handler reads.
     async def serve(_: Any, context: Any) -> bytes | None:
         try:
-            return await handler.serve(context if handler.is_unary else _Stream(context))
+            if handler.is_unary:
+                return await handler.serve(context)
+            stream = _Stream(context, answers)
+            try:
+                await handler.serve(stream)
+            finally:
+                stream.ended()
         except Aborted as aborted:
             await context.abort(_CODES[aborted.code], aborted.text)
         except Unread:
@@ -83,9 +101,9 @@ async def _ended(context: Any) -> None:
 class GrpcioServer:
     """See `GrpcServer`."""
 
-    def __init__(self, handlers: Handlers, config: ProxyConfig, *, is_shared: bool) -> None:
+    def __init__(self, handlers: Handlers, config: ProxyConfig, answers: ByteBudget, *, is_shared: bool) -> None:
         self._server = grpc.aio.server(options=options(config, is_shared=is_shared))
-        self._server.add_generic_rpc_handlers((_Generic(handlers),))
+        self._server.add_generic_rpc_handlers((_Generic(handlers, answers),))
 
     def listen(self, host: str, port: int, certificate: Certificate | None = None) -> int:
         """Bind a port, with TLS if there is a certificate.  Return its number.  Raises ConfigError."""

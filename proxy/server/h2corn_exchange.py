@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.protocol import Aborted, NotTaken, StatusCode
+from proxy.status import Refusal
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -35,6 +37,8 @@ _CANCEL_S: Final = 5.0
 _QUICK_S: Final = 0.05
 _RESET_S: Final = 0.02
 _MAPPED: Final = "::ffff:"
+# Smaller answers are not counted: the calls of a connection are limited, and each waits with one message.
+_UNCOUNTED_BYTES: Final = 4096
 
 _START: Final = {
     "type": "http.response.start", "status": 200, "trailers": True,
@@ -50,6 +54,8 @@ class Limits(NamedTuple):
 
     message_bytes: int
     metadata_bytes: int
+    write_s: float
+    answers: ByteBudget
 
 
 class NotGrpc(Exception):
@@ -63,8 +69,8 @@ class H2cornExchange:
     """
 
     __slots__ = (
-        "_began_s", "_buffer", "_client", "_has_more", "_is_ended", "_is_started", "_limits", "_metadata", "_receive",
-        "_send", "deadline", "encoding", "fault", "not_taken",
+        "_began_s", "_buffer", "_client", "_has_more", "_held_bytes", "_is_ended", "_is_started", "_limits",
+        "_metadata", "_receive", "_send", "deadline", "encoding", "fault", "not_taken",
     )  # fmt: skip
 
     def __init__(self, scope: Any, receive: Receive, send: Send, limits: Limits) -> None:
@@ -72,6 +78,7 @@ class H2cornExchange:
         self._buffer = bytearray()
         self._has_more, self._is_started, self._is_ended = True, False, False
         self._began_s = 0.0
+        self._held_bytes = 0
         self._metadata: dict[str, Any] = {}
         self.deadline: float | None = None
         self.encoding = _IDENTITY
@@ -153,16 +160,29 @@ class H2cornExchange:
         self.fault = Aborted(code, text)
         raise asyncio.CancelledError
 
+    def hold(self, size: int) -> None:
+        """See `Stream`."""
+        self._limits.answers.take(self._client, size)
+        self._held_bytes += size
+
+    def release(self) -> None:
+        """Give back what is held."""
+        if self._held_bytes:
+            self._limits.answers.give_back(self._client, self._held_bytes)
+            self._held_bytes = 0
+
     async def write(self, message: bytes) -> None:
         """Send a message.  It waits while the connection has 2 MiB of answers that are not sent (h2corn's limit)."""
         await self._say_started()
-        await self._say({"type": "http.response.body", "body": _framed(message), "more_body": True})
+        event = {"type": "http.response.body", "body": framed(message), "more_body": True}
+        del message  # it may wait for the client as it is sent
+        await self._say_body(event, None)
 
-    async def answer(self, message: bytes) -> None:
+    async def answer(self, framed_message: bytes) -> None:
         """Send the one message of a unary call, and end the call."""
         self._is_ended = True
         await self._say_started()
-        await self._say({"type": "http.response.body", "body": _framed(message)})
+        await self._say_body({"type": "http.response.body", "body": framed_message}, self._limits.write_s)
         await self._say(_OK)
 
     async def end(self, aborted: Aborted | None = None) -> None:
@@ -200,6 +220,40 @@ class H2cornExchange:
             self._began_s = asyncio.get_running_loop().time()
             await self._say(_START)
 
+    async def _say_body(self, event: Any, limit_s: float | None) -> None:
+        """Send a message.  Raises Aborted if it may not wait for the client, or not longer."""
+        answers = self._limits.answers
+        size = len(event["body"])
+        # What is held is counted already.
+        size = max(0, size - self._held_bytes) if size > _UNCOUNTED_BYTES else 0
+        try:
+            answers.take(self._client, size)
+        except Refusal as refused:
+            self._is_ended = False
+            raise Aborted(StatusCode.RESOURCE_EXHAUSTED, refused.message) from None
+        try:
+            sending = self._send(event)
+            if asyncio.isfuture(sending):
+                await self._wait(sending, limit_s)
+            else:
+                await sending
+        except OSError:  # the client has gone
+            await _cancelled()
+        finally:
+            answers.give_back(self._client, size)
+
+    async def _wait(self, sending: "asyncio.Future[None]", limit_s: float | None) -> None:
+        """Wait until h2corn takes a message: it has too much for the connection."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await sending
+        except TimeoutError:
+            if sending.cancelled():
+                raise Aborted(StatusCode.RESOURCE_EXHAUSTED, "the client does not read the answer") from None
+        finally:
+            if sending.cancelled():
+                self._is_ended = False
+
     async def _say(self, event: Any) -> None:
         try:
             await self._send(event)
@@ -213,7 +267,9 @@ async def _cancelled() -> NoReturn:
     raise asyncio.CancelledError
 
 
-def _framed(message: bytes) -> bytes:
+def framed(message: bytes | None) -> bytes:
+    """Return a message of gRPC with its head."""
+    assert message is not None
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 

@@ -5,7 +5,8 @@ import logging
 from typing import Any
 
 from proxy.config import ProxyConfig
-from proxy.server.h2corn_exchange import H2cornExchange, Limits, NotGrpc, Receive, Send
+from proxy.server.byte_budget import ByteBudget
+from proxy.server.h2corn_exchange import H2cornExchange, Limits, NotGrpc, Receive, Send, framed
 from proxy.server.h2corn_port import H2cornPort
 from proxy.server.protocol import Aborted, Certificate, Handler, Handlers, StatusCode, Unread
 from sprocket.common.logs.peer_lines import peer_lines
@@ -16,11 +17,12 @@ logger = logging.getLogger(__name__)
 class H2cornServer:
     """See `GrpcServer`."""
 
-    def __init__(self, handlers: Handlers, config: ProxyConfig, *, is_shared: bool) -> None:
+    def __init__(self, handlers: Handlers, config: ProxyConfig, answers: ByteBudget, *, is_shared: bool) -> None:
         self._handlers = handlers
         self._config = config
         self._is_shared = is_shared
-        self._limits = Limits(config.max_request_bytes, config.grpc_max_inbound_metadata_size)
+        write_s = config.grpc_write_timeout_millis / 1000
+        self._limits = Limits(config.max_request_bytes, config.grpc_max_inbound_metadata_size, write_s, answers)
         self._ports: list[H2cornPort] = []
 
     def listen(self, host: str, port: int, certificate: Certificate | None = None) -> int:
@@ -78,17 +80,18 @@ class H2cornServer:
 
 async def _run(handler: Handler, exchange: H2cornExchange) -> None:
     if handler.is_unary:
-        answer = await handler.serve(exchange)
-        assert answer is not None
-        await exchange.answer(answer)
+        # No second copy stays here while the answer waits for the client.
+        await exchange.answer(framed(await handler.serve(exchange)))
         return
     is_taken = False
     try:
         await handler.serve(exchange)
+        exchange.release()
         await exchange.end()
         if exchange.not_taken is not None:
             await exchange.taken()
         is_taken = True
     finally:
+        exchange.release()
         if exchange.not_taken is not None and not is_taken:
             exchange.not_taken()

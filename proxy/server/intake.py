@@ -9,13 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from proxy.server.byte_budget import SHARE, ByteBudget
 from proxy.status import Refusal
 from sprocket.common import limits
 from sprocket.grpc_wire import messaging_pb2 as wire
 
 Peer = tuple[str, int]
-# Part of everything that one connection may have.
-_SHARE: Final = 4
 # While others wait for the places of their connection, a request has this time to arrive.
 _HURRIED_S: Final = 1.0
 
@@ -26,12 +25,11 @@ class _Connection:
     `end` ends the reading of a request.
     """
 
-    __slots__ = ("_end", "_loop", "_timer", "_waiting", "bytes", "calls", "places", "reading")
+    __slots__ = ("_end", "_loop", "_timer", "_waiting", "calls", "places", "reading")
 
     def __init__(self, places: int, end: Callable[["asyncio.Task[Any]"], None]) -> None:
         self._end = end
         self.calls = 0
-        self.bytes = 0
         self.places = places
         self.reading: dict[asyncio.Task[Any], float] = {}  # since when, loop time; oldest first
         self._waiting: list[asyncio.Future[None]] = []
@@ -72,23 +70,27 @@ class Intake:
     """Intake of one proxy.  `max_bytes` is for the requests that are served, `max_request_bytes` for one of them."""
 
     def __init__(self, max_bytes: int, max_request_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._max_readers = max(_SHARE, limits.MAX_PARTIAL_BYTES // max_request_bytes)
+        self._budget = ByteBudget(max_bytes)
+        self._max_readers = max(SHARE, limits.MAX_PARTIAL_BYTES // max_request_bytes)
         self._connections: dict[Peer, _Connection] = {}
         self._readers = 0
         self._ended: set[asyncio.Task[Any]] = set()  # tasks that read too long
         self._timer: asyncio.TimerHandle | None = None
-        self.in_flight_bytes = 0
 
     def __len__(self) -> int:
         """Return the number of connections with calls."""
         return len(self._connections)
 
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of the requests that are served."""
+        return self._budget.taken_bytes
+
     async def read(self, peer: Peer, read: Callable[[], Awaitable[Any]]) -> bytes:
         """Return the request that `read` brings, and count it until `done`.  Raises Refusal."""
         connection = self._connections.get(peer)
         if connection is None:
-            connection = self._connections[peer] = _Connection(self._max_readers // _SHARE, self._end)
+            connection = self._connections[peer] = _Connection(self._max_readers // SHARE, self._end)
         connection.calls += 1
         try:
             if connection.places:
@@ -101,33 +103,21 @@ class Intake:
                 connection.leave()
             if type(raw) is not bytes:
                 raise Refusal(wire.BAD_REQUEST, "the call ended without a request")
-            if self._is_over(self.in_flight_bytes, len(raw), self._max_bytes):
-                raise Refusal(wire.TOO_MANY_REQUESTS, "flow limit (grpcMaxInFlightSize): call later")
-            if self._is_over(connection.bytes, len(raw), self._max_bytes // _SHARE):
-                raise Refusal(wire.TOO_MANY_REQUESTS, "flow limit of a connection (grpcMaxInFlightSize): call later")
+            self._budget.take(peer, len(raw))
         except BaseException:
             self._left(peer, connection)
             raise
-        self.in_flight_bytes += len(raw)
-        connection.bytes += len(raw)
         return raw
 
     def done(self, peer: Peer, size: int) -> None:
         """Forget a request of `size` bytes that `read` returned."""
-        connection = self._connections[peer]
-        self.in_flight_bytes -= size
-        connection.bytes -= size
-        self._left(peer, connection)
+        self._budget.give_back(peer, size)
+        self._left(peer, self._connections[peer])
 
     def _left(self, peer: Peer, connection: _Connection) -> None:
         connection.calls -= 1
         if not connection.calls:
             del self._connections[peer]
-
-    @staticmethod
-    def _is_over(used: int, size: int, limit: int) -> bool:
-        # One request may be larger than all together.
-        return used > 0 and used + size > limit
 
     async def _read(self, connection: _Connection, read: Callable[[], Awaitable[Any]]) -> Any:
         if self._readers >= self._max_readers:

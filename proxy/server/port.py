@@ -6,6 +6,7 @@ from typing import Final
 
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.certificates import certificate_of
 from proxy.server.choice import make_server
 from proxy.server.dispatcher import SERVICE, Dispatcher
@@ -29,10 +30,12 @@ class Port:
         config: ProxyConfig,
         dispatcher: Callable[[Callable[[], Listener], PeerBehind], Dispatcher],
         descriptors: DescriptorReserve,
+        answers: ByteBudget,
     ) -> None:
         self.listener = listener
         self._config = config
         self._dispatcher = dispatcher
+        self._answers = answers
         self._entrance = Entrance(descriptors) if config.tls_server_mode == "permissive" else None
         self._reserved: ReservedPort | None = None
         self._certificate: Certificate | None = None
@@ -71,7 +74,7 @@ class Port:
         dispatcher = self._dispatcher(lambda: self.listener, peer_behind)
         reflection = Reflection((SERVICE.full_name, SERVICE_NAME))
         handlers = {**dispatcher.handlers(), **self._health.handlers(), **reflection.handlers()}
-        return make_server(handlers, self._config, is_shared=is_shared)
+        return make_server(handlers, self._config, self._answers, is_shared=is_shared)
 
     async def serve(self) -> None:
         """Serve calls.  Raises ConfigError if another process has begun to listen at the port."""

@@ -71,6 +71,9 @@ class Stream(Exchange, Protocol):
 
     not_taken: NotTaken | None
 
+    def hold(self, size: int) -> None:
+        """Count bytes that the handler keeps for its answer until the call ends.  Raises Refusal if it must not."""
+
 
 class Handler(NamedTuple):
     """Handler of one method.  `serve` gets an `Exchange` and returns the answer if the method `is_unary`.

@@ -15,6 +15,9 @@ class Answer(Protocol):
     async def __call__(self, part: Any) -> None:
         """Write one part."""
 
+    def hold(self, size: int) -> None:
+        """Count bytes that are kept for the answer until the call ends.  Raises Refusal if they must not be kept."""
+
 
 class WriteLimit:
     """Answer of one call; a write that takes longer than `limit_s` ends `scope`, which raises TimeoutError.
@@ -22,8 +25,15 @@ class WriteLimit:
     One timer serves all writes of a call: a timer for each would cost more than most writes.
     """
 
-    def __init__(self, scope: asyncio.Timeout, write: Callable[[Any], Awaitable[None]], limit_s: float) -> None:
+    def __init__(
+        self,
+        scope: asyncio.Timeout,
+        write: Callable[[Any], Awaitable[None]],
+        limit_s: float,
+        hold: Callable[[int], None],
+    ) -> None:
         self._scope = scope
+        self.hold = hold
         self._write = write
         self._limit_s = limit_s
         self._loop = asyncio.get_running_loop()

@@ -15,6 +15,7 @@ from proxy.brokers.slowed_callers import SlowedCallers
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
 from proxy.proxy_server import Proxy
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods
 from proxy.server.intake import Intake
 from proxy.server.port import PeerBehind, Port
@@ -61,7 +62,7 @@ async def test_two_proxies_that_wait_at_one_port_do_not_both_serve(mode: str) ->
         return Dispatcher(methods, listener, Anybody(), Intake(1, 1), Limits(1.0, 1.0), slowed, peer_behind)
 
     async def opened(number: int) -> Port:
-        port = Port(Listener("default", number), config, dispatcher, DescriptorReserve())
+        port = Port(Listener("default", number), config, dispatcher, DescriptorReserve(), ByteBudget(1))
         await port.open(is_shared=False)
         return port
 

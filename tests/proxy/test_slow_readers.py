@@ -12,6 +12,7 @@ from tests.waiting import until
 _CALLS = 64
 _MESSAGES = 40
 _BODY = "x" * 40_000
+_LARGE_MESSAGES = 12
 
 
 async def _unread_receives(port: int, topic: str, group: str) -> Any:
@@ -42,6 +43,24 @@ async def test_receives_that_are_not_read_harm_no_other_client(broker: Broker, t
         for _ in range(3):
             await _served(client, topic, "group-other")
         assert not lazy.is_closed
+        lazy.close()
+
+
+async def test_receives_beyond_what_may_wait_are_released(broker: Broker, topic: str) -> None:
+    """Each brings 1 MB; four of them may wait, beside what the server takes before the client reads."""
+    long = {"grpc_write_timeout_millis": 600_000, "client_lost_timeout_millis": 600_000}
+    async with running(broker, grpc_max_in_flight_size=16_400_000, **long) as rig:
+        other = rig.client()
+        await other.receive(topic, "group-lazy", wait_s=0)
+        for number in range(_LARGE_MESSAGES):
+            await other.send(topic, f"{number}-{'x' * 1_000_000}")
+        lazy = await connect(rig.port, reads=False)
+        request = receive_request(topic, "group-lazy", batch_size=1, wait_s=20, invisible_s=600).SerializeToString()
+        for _ in range(_LARGE_MESSAGES):
+            lazy.call("ReceiveMessage", request, "lazy")
+        # With one message for each call, nothing would be left if all calls waited with theirs.
+        found = await other.messages(topic, "group-lazy", 4, batch_size=1, wait_s=20, invisible_s=600)
+        assert len(found) == 4 and not lazy.is_closed
         lazy.close()
 
 

@@ -1,7 +1,7 @@
 """A gRPC server in a process of its own, for attacks:  python -m tests.proxy.server.attacked SERVER [OPEN_FILES]
 
 It prints its port, and ends with its standard input.  `/Test/Echo` answers a request, `/Test/Large` answers with 1 MiB,
-and `/Test/Stream` writes 64 KiB until it is ended.
+and `/Test/Stream` writes 64 KiB until it is ended.  Answers that wait may have `ANSWERS_BYTES`.
 """
 
 import asyncio
@@ -11,10 +11,12 @@ import sys
 import uvloop
 
 from proxy.config import ProxyConfig
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.choice import make_server
 from proxy.server.protocol import Exchange, Handler
 
 LARGE_BYTES = 1 << 20
+ANSWERS_BYTES = 8 << 20
 
 
 async def _echo(exchange: Exchange) -> bytes:
@@ -36,7 +38,8 @@ async def _serve(kind: str) -> None:
     handlers = {"Echo": Handler(_echo, True), "Large": Handler(_large, True), "Stream": Handler(_stream, False)}
     # Calls that are not read end soon.
     config = ProxyConfig(grpc_server=kind, grpc_write_timeout_millis=1000)
-    server = make_server({f"/Test/{name}": one for name, one in handlers.items()}, config, is_shared=False)
+    paths = {f"/Test/{name}": one for name, one in handlers.items()}
+    server = make_server(paths, config, ByteBudget(ANSWERS_BYTES), is_shared=False)
     port = server.listen("127.0.0.1", 0)
     await server.start()
     print(port, flush=True)

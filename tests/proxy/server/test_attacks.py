@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -43,6 +44,8 @@ _CONNECTIONS = 4
 _MAX_BYTES = 8 << 20
 # A server that takes nothing for this time has stopped the attack.
 _STUCK_S = 0.5
+# Longer than calls that are not read live.
+_STAY_S = 3.0
 # grpcio is busy for half a minute after header bombs.
 _SERVED_S = 120
 _TRIES = 5
@@ -201,6 +204,13 @@ def _open_windows_unread() -> Iterator[bytes]:
         yield _call(stream, "/Test/Large" if stream % 4 == 1 else "/Test/Stream")
 
 
+def _large_answers_unread() -> Iterator[bytes]:
+    yield frame(SETTINGS, 0, 0, struct.pack(">HI", _INITIAL_WINDOW, _MAX_WINDOW))
+    yield frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", _MAX_WINDOW - 65535))
+    for stream in itertools.islice(_streams(), 1000):
+        yield _call(stream, "/Test/Large")
+
+
 def _huge_messages() -> Iterator[bytes]:
     for stream in itertools.islice(_streams(), 1000):
         yield frame(HEADERS, END_HEADERS, stream, _head("/Test/Echo"))
@@ -222,33 +232,42 @@ def _unending_padding() -> Iterator[bytes]:
 
 ENDLESS: tuple[Callable[[], Iterator[bytes]], ...] = (
     _rapid_reset, _calls_without_reading, _continuations, _empty_continuations, _table_bombs, _many_fields, _settings,
-    _pings, _empty_data, _priorities, _window_updates, _closed_windows, _open_windows_unread, _huge_messages,
-    _unfinished_messages, _unending_padding,
+    _pings, _empty_data, _priorities, _window_updates, _closed_windows, _open_windows_unread, _large_answers_unread,
+    _huge_messages, _unfinished_messages, _unending_padding,
 )  # fmt: skip
+# After these attacks the connections stay open, and what waits for them is there until its calls are ended.
+UNREAD = {_calls_without_reading, _closed_windows, _open_windows_unread, _large_answers_unread}
 
 
-def _attack(server: Attacked, frames: Iterable[bytes], *, reads: bool) -> None:
-    """Send frames until the server closes the connection, takes no more, or has taken enough."""
+def _attack(server: Attacked, frames: Iterable[bytes], stay_s: float, *, reads: bool) -> None:
+    """Send frames until the server closes the connection, takes no more, or has taken enough.  Stay for `stay_s`."""
+    with server.connect() as made:
+        with contextlib.suppress(OSError):
+            _send(made, frames, reads=reads)
+        time.sleep(stay_s)
+
+
+def _send(made: socket.socket, frames: Iterable[bytes], *, reads: bool) -> None:
     sent = 0
-    with server.connect() as made, contextlib.suppress(OSError):
-        made.sendall(_HELLO)
-        for part in frames:
-            made.sendall(part)
-            sent += len(part)
-            if reads:
-                with contextlib.suppress(BlockingIOError):
-                    if made.recv(1 << 16, socket.MSG_DONTWAIT) == b"":
-                        return
-            if sent > _MAX_BYTES:
-                return
+    made.sendall(_HELLO)
+    for part in frames:
+        made.sendall(part)
+        sent += len(part)
+        if reads:
+            with contextlib.suppress(BlockingIOError):
+                if made.recv(1 << 16, socket.MSG_DONTWAIT) == b"":
+                    return
+        if sent > _MAX_BYTES:
+            return
 
 
 @pytest.mark.parametrize("attack", ENDLESS, ids=lambda attack: attack.__name__.strip("_"))
 @pytest.mark.parametrize("kind", SERVERS)
 def test_floods_are_bounded(kind: str, attack: Callable[[], Iterator[bytes]]) -> None:
     with _attacked(kind) as server, concurrent.futures.ThreadPoolExecutor(_CONNECTIONS) as threads:
+        stay_s = _STAY_S if attack in UNREAD else 0.0
         attacks = [
-            threads.submit(_attack, server, attack(), reads=number % 2 == 0) for number in range(_CONNECTIONS)
+            threads.submit(_attack, server, attack(), stay_s, reads=number % 2 == 0) for number in range(_CONNECTIONS)
         ]  # fmt: skip
         peak_bytes = server.resident_bytes
         while not all(one.done() for one in attacks):

@@ -11,6 +11,7 @@ import pytest
 from proxy.brokers.slowed_callers import SlowedCallers
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods, Telemetry
 from proxy.server.grpcio_server import GrpcioServer
 from proxy.server.intake import Intake
@@ -85,7 +86,7 @@ def test_every_method_is_found_by_name_alone(monkeypatch: pytest.MonkeyPatch) ->
     server = RecordingServer()
     monkeypatch.setattr(grpc.aio, "server", lambda **_: server)
     handlers = _dispatcher().handlers()
-    GrpcioServer(handlers, ProxyConfig(), is_shared=False)
+    GrpcioServer(handlers, ProxyConfig(), ByteBudget(1), is_shared=False)
     assert server.registered == []
     (generic,) = server.generic
     assert all(generic.service(SimpleNamespace(method=path)) is not None for path in handlers)

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from proxy.config import GRPCIO, H2CORN, ProxyConfig
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.choice import chosen, make_server
 from proxy.server.protocol import Handler, Stream
 from sprocket.common.errors import ConfigError
@@ -41,7 +42,9 @@ class Answers:
 
 def _made(answers: Answers) -> tuple[Any, int]:
     pytest.importorskip(H2CORN)
-    server = make_server({"/Test/Answers": Handler(answers.serve, False)}, _CONFIG, is_shared=False)
+    server = make_server(
+        {"/Test/Answers": Handler(answers.serve, False)}, _CONFIG, ByteBudget(1 << 28), is_shared=False
+    )
     return server, server.listen("127.0.0.1", 0)
 
 
@@ -127,7 +130,7 @@ def test_server_that_is_not_installed_is_refused_with_what_to_install(monkeypatc
         monkeypatch.delitem(sys.modules, f"proxy.server.{name}", raising=False)
     monkeypatch.setitem(sys.modules, H2CORN, None)
     with pytest.raises(ConfigError, match=r"h2corn cannot be loaded.*sprocket-mq\[proxy\].*grpcServer = grpcio"):
-        make_server({}, _CONFIG, is_shared=False)
+        make_server({}, _CONFIG, ByteBudget(1 << 28), is_shared=False)
 
 
 async def test_server_whose_compiled_part_cannot_be_loaded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from proxy.config import GRPCIO, H2CORN, ProxyConfig
+from proxy.server.byte_budget import ByteBudget
 from proxy.server.choice import make_server
 from proxy.server.protocol import Aborted, Exchange, GrpcServer, Handler, Handlers, StatusCode, Unread
 from sprocket.common.errors import ConfigError
@@ -82,7 +83,9 @@ class Running:
         limits: dict[str, Any] = {"grpc_max_inbound_message_size": _LIMIT, "grpc_max_inbound_metadata_size": 4096}
         self.config = ProxyConfig(grpc_server=kind, **{**limits, **settings})
         self.methods = Methods()
-        self.server: GrpcServer = make_server(self.methods.handlers(), self.config, is_shared=False)
+        self.server: GrpcServer = make_server(
+            self.methods.handlers(), self.config, ByteBudget(1 << 28), is_shared=False
+        )
         self.port = self.server.listen("127.0.0.1", 0)
         self.channel: Any = None
 
@@ -193,7 +196,7 @@ async def test_stop_ends_calls_that_do_not_end(kind: str) -> None:
 
 async def test_port_of_another_process_is_refused(kind: str) -> None:
     async with Running(kind) as running:
-        other = make_server({}, running.config, is_shared=False)
+        other = make_server({}, running.config, ByteBudget(1), is_shared=False)
         with pytest.raises(ConfigError, match=str(running.port)):
             other.listen("127.0.0.1", running.port)
             await other.start()
