@@ -123,7 +123,6 @@ class Proxy:
         self._clock = clock
         self._on_fatal = on_fatal
         self._users = _users(config, auth, clock)
-        self._gate = self._make_grpc_gate(auth, gate)
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_due = Wakeup()
         self.is_serving = self._is_stopping = False
@@ -133,6 +132,7 @@ class Proxy:
         self._answers = ByteBudget(config.grpc_max_in_flight_size)
         silent_s, lost_s = config.channel_expired_timeout / 1000, config.client_lost_timeout_millis / 1000
         self.clients = Clients(clock.monotonic, silent_s=silent_s, lost_s=lost_s, died=self._client_died)
+        self._gate = self._make_grpc_gate(auth, gate)
         self.consumers = Consumers(clock.monotonic, silent_s)
         self.remoting_producers = Producers(clock.monotonic, silent_s)
         remoting_gate = self._make_remoting_gate(auth, gate)
@@ -203,7 +203,8 @@ class Proxy:
         if self._users is None:
             return None
         policy = AuthPolicy(auth, self._users.tables, required, self._users.tokens)
-        return GrpcGate(policy, settings, self._users.tables, self._clock, self.config.rocketmq_cluster_name)
+        cluster = self.config.rocketmq_cluster_name
+        return GrpcGate(policy, settings, self._users.tables, self._clock, cluster, self.clients.owned)
 
     def _make_remoting_gate(self, auth: AuthSettings, settings: GateSettings) -> Gate | None:
         if self._users is None:

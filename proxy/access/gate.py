@@ -10,7 +10,7 @@ Source: RocketMQ 5.3.3, `DefaultAuthenticationContextBuilder`, `AuthenticationPi
 import hashlib
 import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from acl.access_request import AccessRequest, FailedAttempt, Verdict
@@ -44,11 +44,18 @@ _BEARER: Final = "bearer"
 
 
 class GrpcGate:
-    """Gate of one proxy."""
+    """Gate of one proxy.  `check_client` gets a client id and who uses it, and raises Refusal if it is another's."""
 
     def __init__(
-        self, policy: AuthPolicy, settings: GateSettings, tables: AuthTables, clock: Clock, cluster: str
+        self,
+        policy: AuthPolicy,
+        settings: GateSettings,
+        tables: AuthTables,
+        clock: Clock,
+        cluster: str,
+        check_client: Callable[[str, str], object],
     ) -> None:
+        self._check_client = check_client
         self._tables = tables
         self._policy = policy
         self._audit = AuditLog(settings, clock, policy.shown)
@@ -88,7 +95,7 @@ class GrpcGate:
             token.bearers.add(bearer)
 
     def permit(self, call: Call, request: Any) -> str:
-        """Return the user who signed.  Raises Refusal unless that user may do what `request` asks for."""
+        """Return the user who signed.  Raises Refusal unless that user may ask for this, and as this client."""
         peer = parts_of(call.peer[0])
         name, _ = signed_by(call.metadata)
         try:
@@ -96,6 +103,7 @@ class GrpcGate:
             for needed in needs(request):
                 asked = AccessRequest(0, 0, peer, {ACCESS_KEY: name}, b"", cluster=self._cluster, found=(needed,))
                 self._check(who, asked)
+            self._check_client(call.client_id, who.account)
             return who.account
         except Refusal as refused:
             self._refused(call, name, f"{type(request).__name__}: {refused.message}")

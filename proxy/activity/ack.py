@@ -51,7 +51,7 @@ class AckActivity:
         topic, group, entries = topic_of(request.topic), group_of(request.group), request.entries
         if len(entries) > _MAX_ENTRIES:
             raise Refusal(wire.PAYLOAD_TOO_LARGE, f"{len(entries)} entries, the max is {_MAX_ENTRIES}")
-        self._clients.seen(call.client_id)
+        self._clients.seen(call.client_id, call.account)
         if len(entries) == 1:
             return encoded_acks([await self._ack_single(call, group, topic, entries[0])])
         outcomes: list[wire.Status] = [_OPEN] * len(entries)
@@ -151,7 +151,7 @@ class AckActivity:
         topic, group = topic_of(request.topic), group_of(request.group)
         invisible_ms = duration_ms(request.invisible_duration)
         check_invisible(invisible_ms, 0, self._config.max_invisible_time_mills)
-        self._clients.seen(call.client_id)
+        self._clients.seen(call.client_id, call.account)
         parse_receipt(request.receipt_handle)
         receipt, held = await self._take(call, group, request)
         try:
@@ -166,7 +166,7 @@ class AckActivity:
     ) -> wire.ForwardMessageToDeadLetterQueueResponse:
         """Make a message a dead letter of its group."""
         topic, group = topic_of(request.topic), group_of(request.group)
-        self._clients.seen(call.client_id)
+        self._clients.seen(call.client_id, call.account)
         receipt, held = await self._take(call, group, request)
         try:
             answer = await self._brokers.forward_to_dead_letters(receipt, request.message_id, group, topic)

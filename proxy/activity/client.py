@@ -64,7 +64,7 @@ class ClientActivity:
             group_of(request.group)
         elif reported.client_type != wire.PRODUCER:
             raise Refusal(wire.UNRECOGNIZED_CLIENT_TYPE, wire.ClientType.Name(reported.client_type))
-        self._heard(call, self._clients.seen(call.client_id))
+        self._heard(call, self._clients.seen(call.client_id, call.account))
         return wire.HeartbeatResponse(status=OK)
 
     async def notify_client_termination(
@@ -115,7 +115,7 @@ class ClientActivity:
             raise Refusal(wire.UNSUPPORTED, f"Client type is not consumer, type: {_type_name(reported.client_type)}")
         else:
             raise Refusal(wire.BAD_REQUEST, "there is no publishing or subscription data in settings")
-        client = self._clients.report(call.client_id, reported, stream)
+        client = self._clients.report(call.client_id, reported, stream, call.account)
         self._heard(call, client)
         stream.send(wire.TelemetryCommand(status=status(wire.OK), settings=merged(reported, group, self._config)))
         if kind == "publishing" or self._config.register_consumers_at_brokers:

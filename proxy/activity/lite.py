@@ -92,7 +92,7 @@ class LiteActivity:
         if is_new and not self._rate.passes():
             what = f"Too many syncLiteSubscription requests, topic={topic}, group={group_name}"
             raise Refusal(wire.TOO_MANY_REQUESTS, f"{what}, clientId={call.client_id}")
-        self._clients.seen(call.client_id)
+        self._clients.seen(call.client_id, call.account)
         option = _option(request.offset_option) if is_new and request.HasField("offset_option") else None
         await self.tell(LiteSubscriptionDTO(action, call.client_id, group_name, topic, names, option, request.version))
         return wire.SyncLiteSubscriptionResponse(status=OK)

@@ -103,7 +103,7 @@ class ReceiveActivity:
         source = self._source(call, topic, group)
         group_config = await self._metadata.group(group) or SubscriptionGroupConfig(group)
         broker_name = await self._broker(topic, request.message_queue.broker.name)
-        self._clients.seen(call.client_id)
+        self._clients.seen(call.client_id, call.account)
         max_messages = max(1, min(request.batch_size, _MAX_MESSAGES))
         attempt_id = request.attempt_id if request.HasField("attempt_id") else None
         header: PopMessageRequestHeader | PopLiteMessageRequestHeader

@@ -1,7 +1,8 @@
 """Table of connected clients: settings, telemetry stream, and when each was last seen.
 
-A client lives while it calls: heartbeats come every 10 s.  Source: RocketMQ 5.3.3, `GrpcClientSettingsManager`,
-`GrpcChannelManager`, `ConsumerManager.scanNotActiveChannel`.
+A client lives while it calls: heartbeats come every 10 s.  If accounts are known, its id belongs to the first that uses
+it until the client ends or dies: no other account can end it or take over its stream.
+Source: RocketMQ 5.3.3, `GrpcClientSettingsManager`, `GrpcChannelManager`, `ConsumerManager.scanNotActiveChannel`.
 """
 
 import logging
@@ -36,9 +37,10 @@ def _shared(raw: bytes) -> wire.Settings:
 
 
 class Client:
-    """One client.  Times are monotonic s."""
+    """One client of `account`.  Times are monotonic s."""
 
     __slots__ = (
+        "account",
         "called_at",
         "client_id",
         "consumer_data",
@@ -50,8 +52,9 @@ class Client:
         "stream_lost_at",
     )
 
-    def __init__(self, client_id: str, seen_at: float) -> None:
+    def __init__(self, client_id: str, account: str | None, seen_at: float) -> None:
         self.client_id = client_id
+        self.account = account  # None if accounts need not prove themselves
         self.seen_at = seen_at  # by this process or by another worker of the proxy
         self.called_at = -1.0  # this process
         self.is_here = False  # its newest telemetry stream came to this process
@@ -109,14 +112,22 @@ class Clients:
         """Return a client that is known."""
         return self._clients.get(client_id)
 
-    def seen(self, client_id: str) -> Client:
-        """Record a call of a client; return it.  Raises Refusal if there are too many."""
-        now = self._monotonic()
+    def owned(self, client_id: str, account: str | None) -> Client | None:
+        """Return a client that is known.  Raises Refusal if it is of another account."""
         client = self._clients.get(client_id)
+        if client is not None and client.account != account:
+            what = f"the client id {client_id} is in use by another account, use an id of your own"
+            raise Refusal(wire.UNAUTHORIZED, what)
+        return client
+
+    def seen(self, client_id: str, account: str | None = None) -> Client:
+        """Record a call of a client; return it.  Raises Refusal if there are too many, or it is of another account."""
+        now = self._monotonic()
+        client = self.owned(client_id, account)
         if client is None:
             if len(self._clients) >= self._max_clients:
                 raise Refusal(wire.TOO_MANY_REQUESTS, f"this proxy has {self._max_clients} clients, use another one")
-            client = self._clients[client_id] = Client(client_id, now)
+            client = self._clients[client_id] = Client(client_id, account, now)
         client.seen_at = client.called_at = now
         return client
 
@@ -126,11 +137,13 @@ class Clients:
         if client is not None:
             client.seen_at = self._monotonic()
 
-    def report(self, client_id: str, settings: wire.Settings, stream: TelemetryStream) -> Client:
-        """Record what a client reported on its telemetry stream.  Raises Refusal if there are too many."""
+    def report(
+        self, client_id: str, settings: wire.Settings, stream: TelemetryStream, account: str | None = None
+    ) -> Client:
+        """Record what a client reported on its telemetry stream.  Raises Refusal as `seen`."""
         if not self._has_room(client_id, settings):
             raise Refusal(wire.TOO_MANY_REQUESTS, "this proxy keeps too many settings of clients, use another one")
-        client = self.seen(client_id)
+        client = self.seen(client_id, account)
         if client.stream is not stream:
             # The newest stream counts; the old one may be half open.
             previous, client.stream = client.stream, stream
@@ -143,15 +156,20 @@ class Clients:
             listener(client)
         return client
 
-    def report_elsewhere(self, client_id: str, settings: wire.Settings) -> None:
-        """Record what a client reported to another worker of this proxy, unless there are too many."""
+    def report_elsewhere(self, client_id: str, settings: wire.Settings, account: str | None = None) -> None:
+        """Record what a client reported to another worker of this proxy.
+
+        Ignored if there are too many, or if another account came here first.
+        """
         if not self._has_room(client_id, settings):
             return
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= self._max_clients:
                 return
-            client = self._clients[client_id] = Client(client_id, self._monotonic())
+            client = self._clients[client_id] = Client(client_id, account, self._monotonic())
+        elif client.account != account:
+            return
         client.seen_at = self._monotonic()
         if client.stream is None:
             client.is_here = False

@@ -227,12 +227,12 @@ class Dispatcher:
         """Take one message of a telemetry stream.  Return whether the stream goes on."""
         try:
             self._admission.prove(call, _COMMAND.name)
-            command, _ = self._request(call, raw, _COMMAND)
+            command, account = self._request(call, raw, _COMMAND)
         except Refusal as refused:
             # As in RocketMQ: what the gate refuses is told in the stream, which then ends.
             await exchange.write(wire.TelemetryCommand(status=status_of(refused)).SerializeToString())
             return False
-        await self._methods.telemetry(call, command, stream)
+        await self._methods.telemetry(call._replace(account=account), command, stream)
         return True
 
 

@@ -104,7 +104,7 @@ class SharedClients:
     def _report(self, client: Client, to: int | None) -> None:
         if client.reported is not None:
             settings = base64.b64encode(client.reported.SerializeToString()).decode()
-            self._send("report", to=to, client=client.client_id, settings=settings)
+            self._send("report", to=to, client=client.client_id, account=client.account, settings=settings)
 
     def _ended(self, client_id: str) -> None:
         self._send("end", client=client_id)
@@ -161,7 +161,7 @@ class SharedClients:
 
     def _on_report(self, message: Message) -> None:
         settings = wire.Settings.FromString(base64.b64decode(message["settings"]))
-        self._clients.report_elsewhere(message["client"], settings)
+        self._clients.report_elsewhere(message["client"], settings, message["account"])
 
     def _on_alive(self, message: Message) -> None:
         for client_id in message["clients"]:

@@ -282,7 +282,7 @@ async def test_a_user_of_a_namespace_ends_transactions_as_with_a_password(
 
 async def test_a_telemetry_stream_ends_with_its_token(tmp_path: Path) -> None:
     port, closed = Port(tmp_path), list[bool]()
-    gate = GrpcGate(port.policy, GateSettings(), port.tables, port.clock, "c")
+    gate = GrpcGate(port.policy, GateSettings(), port.tables, port.clock, "c", lambda client_id, account: None)
     call: Any = SimpleNamespace(metadata={"authorization": f"Bearer {port.token(life_s=60)}"}, peer=("10.0.0.1", 1))
 
     async def write(command: object) -> None: ...
