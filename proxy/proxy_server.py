@@ -120,16 +120,15 @@ class Proxy:
         """Raises ConfigError."""
         self.config = config
         auth, gate = auth or AuthSettings(), gate or GateSettings()
-        self._clock = clock
-        self._on_fatal = on_fatal
+        self._clock, self._on_fatal = clock, on_fatal
         self._users = _users(config, auth, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_due = Wakeup()
         self.is_serving = self._is_stopping = False
         self._receiving, self._receiving_of = 0, Counter[str]()
         self._ports: list[Port] = []
-        self._intake = Intake(config.grpc_max_in_flight_size, config.max_request_bytes)
-        self._answers = ByteBudget(config.grpc_max_in_flight_size)
+        limit = config.grpc_max_in_flight_size
+        self._intake, self._answers = Intake(limit, config.max_request_bytes), ByteBudget(limit)
         silent_s, lost_s = config.channel_expired_timeout / 1000, config.client_lost_timeout_millis / 1000
         self.clients = Clients(clock.monotonic, silent_s=silent_s, lost_s=lost_s, died=self._client_died)
         self._gate = self._make_grpc_gate(auth, gate)

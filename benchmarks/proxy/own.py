@@ -179,7 +179,7 @@ class _Bench:
 
         exchange: Any = SimpleNamespace(
             invocation_metadata=lambda: _METADATA, peer=lambda: "ipv4:127.0.0.1:4711", read=read, write=write,
-            time_remaining=lambda: 60.0, hold=lambda size: None,
+            time_remaining=lambda: 60.0, hold=lambda size, not_taken=None: None,
         )  # fmt: skip
         answer = await self.handlers[f"/{SERVICE.full_name}/{name}"].serve(exchange)
         return parts if answer is None else [answer]

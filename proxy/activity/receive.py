@@ -195,9 +195,8 @@ class ReceiveActivity:
                 if not held or self._renewal.held.drop(held[number]):  # else it is acknowledged
                     self._release(receipt, source)
 
-        write.not_taken = release_written
         try:
-            write.hold(size)
+            write.hold(size, release_written)
             await write(_OK)
             for message, handle in zip(messages, given, strict=True):
                 await write(_encode(message.message, field, handle, now_ms))

@@ -176,7 +176,6 @@ class Dispatcher:
                         await limit(response(status=status_of(error)))
                     finally:
                         limit.close()
-                        exchange.not_taken = limit.not_taken
             except TimeoutError:
                 peer_lines.info(logger, exchange.peer(), "event=stream_unread peer=%s", exchange.peer())
                 raise Unread from None

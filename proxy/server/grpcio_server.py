@@ -55,11 +55,10 @@ class _Stream:
     def __init__(self, context: Any, answers: ByteBudget) -> None:
         self.peer, self.invocation_metadata = context.peer, context.invocation_metadata
         self.time_remaining, self.read, self.write = context.time_remaining, context.read, context.write
-        self.not_taken: NotTaken | None = None
         self._answers = answers
         self._held_bytes = 0
 
-    def hold(self, size: int) -> None:
+    def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
         self._answers.take(self.peer(), size)
         self._held_bytes += size
 

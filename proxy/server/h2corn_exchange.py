@@ -160,10 +160,11 @@ class H2cornExchange:
         self.fault = Aborted(code, text)
         raise asyncio.CancelledError
 
-    def hold(self, size: int) -> None:
+    def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
         """See `Stream`."""
         self._limits.answers.take(self._client, size)
         self._held_bytes += size
+        self.not_taken = not_taken
 
     def release(self) -> None:
         """Give back what is held."""

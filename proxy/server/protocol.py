@@ -63,16 +63,13 @@ NotTaken = Callable[[], None]
 
 
 class Stream(Exchange, Protocol):
-    """A call whose answer is a stream.
+    """A call whose answer is a stream."""
 
-    If a server takes messages before the client reads them, and the client then does not, it calls what its handler
-    has left in `not_taken`.
-    """
+    def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
+        """Count bytes that the handler keeps for its answer until it ends.  Raises Refusal if they are too many.
 
-    not_taken: NotTaken | None
-
-    def hold(self, size: int) -> None:
-        """Count bytes that the handler keeps for its answer until the call ends.  Raises Refusal if it must not."""
+        If the server takes messages before the client reads them, and the client then does not, it calls `not_taken`.
+        """
 
 
 class Handler(NamedTuple):

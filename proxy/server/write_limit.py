@@ -8,15 +8,13 @@ from proxy.server.protocol import NotTaken
 
 
 class Answer(Protocol):
-    """Answer of a streaming method, in parts.  `not_taken` is called if the client does not take what was written."""
-
-    not_taken: NotTaken | None
+    """Answer of a streaming method, in parts."""
 
     async def __call__(self, part: Any) -> None:
         """Write one part."""
 
-    def hold(self, size: int) -> None:
-        """Count bytes that are kept for the answer until the call ends.  Raises Refusal if they must not be kept."""
+    def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
+        """See `Stream`."""
 
 
 class WriteLimit:
@@ -30,16 +28,19 @@ class WriteLimit:
         scope: asyncio.Timeout,
         write: Callable[[Any], Awaitable[None]],
         limit_s: float,
-        hold: Callable[[int], None],
+        hold: Callable[[int, NotTaken | None], None],
     ) -> None:
+        self._hold = hold
         self._scope = scope
-        self.hold = hold
         self._write = write
         self._limit_s = limit_s
         self._loop = asyncio.get_running_loop()
         self._began_s: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.not_taken: NotTaken | None = None
+
+    def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
+        """See `Stream`."""
+        self._hold(size, not_taken)
 
     async def __call__(self, part: Any) -> None:
         """Write one part."""

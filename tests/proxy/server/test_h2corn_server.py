@@ -29,7 +29,7 @@ class Answers:
         self.ended = self.not_taken = 0
 
     async def serve(self, exchange: Stream) -> None:
-        exchange.not_taken = self._count
+        exchange.hold(0, self._count)
         try:
             for _ in range(self.parts):
                 await exchange.write(bytes(100_000))
