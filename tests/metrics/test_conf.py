@@ -203,28 +203,31 @@ LOST = [
     ("replica", {"sends_confirmed": "1x20", "replicas_gone": "0x5 1x15"}, ["ReplicaGone"]),
     ("both slaves", {"sends_confirmed": "1x5 0x15"}, ["SendsNotConfirmed"]),
     ("group", {"sends_confirmed": "1x5 stale"}, ["SendsNotConfirmed"]),
+    ("lease", {"replication_lease_held": "1x5 0x15"}, ["ReplicationStopped"]),
+    ("replicator", {"replication_lease_held": "1x5 stale"}, ["ReplicationStopped"]),
 ]
+OF_NODE, OF_SET = {"cluster": "C", "node_id": "b"}, {"cluster": "C", "broker_set": "b"}
+OF_LINK = {"source": "east", "target": "west"}
 
 
 @pytest.mark.parametrize(("series", "expected"), [row[1:] for row in LOST], ids=[row[0] for row in LOST])
-def test_alerts_of_lost_replicas(programs: Path, tmp_path: Path, series: dict[str, str], expected: list[str]) -> None:
+def test_alerts_of_what_is_lost(programs: Path, tmp_path: Path, series: dict[str, str], expected: list[str]) -> None:
     shutil.copy(CONF / "prometheus" / "alerts.yml", tmp_path)
     alerts = {
-        "SendsNotConfirmed": ("critical", "sends to b fail, or are answered SLAVE_NOT_AVAILABLE"),
-        "ReplicaGone": ("critical", "replicas of b that send the controllers no heartbeats: 1"),
-        "FewerReplicas": ("warning", "replicas of b in sync: 2, fewer than in the last day"),
+        "SendsNotConfirmed": (OF_NODE, "critical", "sends to b fail, or are answered SLAVE_NOT_AVAILABLE"),
+        "ReplicaGone": (OF_SET, "critical", "replicas of b that send the controllers no heartbeats: 1"),
+        "FewerReplicas": (OF_NODE, "warning", "replicas of b in sync: 2, fewer than in the last day"),
+        "ReplicationStopped": (OF_LINK, "critical", "no replicator copies from east to west"),
     }
-    own = {"cluster": "C", "node_id": "b"}
-    of_set = {"cluster": "C", "broker_set": "b"}
 
     def firing(alert: str) -> dict[str, Any]:
-        severity, summary = alerts[alert]
-        labels = {"severity": severity} | (of_set if alert == "ReplicaGone" else own)
+        own, severity, summary = alerts[alert]
+        labels = {"severity": severity} | own
         fires = [{"exp_labels": labels, "exp_annotations": {"summary": summary}}] if alert in expected else []
         return {"eval_time": "16m", "alertname": alert, "exp_alerts": fires}
 
     def selector(name: str) -> str:
-        labels = of_set if name == "replicas_gone" else own
+        labels = {"replicas_gone": OF_SET, "replication_lease_held": OF_LINK}.get(name, OF_NODE)
         return f"sprocket_{name}{{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
 
     one = {
