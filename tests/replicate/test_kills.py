@@ -88,7 +88,7 @@ async def _until_equal(load: TwinLoad) -> None:
         async with asyncio.timeout(LIMIT_S):
             while found:
                 try:
-                    found = await load.problems()
+                    found = await load.problems(is_whole=True)
                 except ClientError as error:
                     found = [str(error)]
                 assert all(may_pass(one) for one in found), found

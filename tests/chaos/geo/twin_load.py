@@ -24,6 +24,9 @@ class TwinLoad:
         self, addresses: Mapping[str, Sequence[str]], topic: str, queues: int, client: RemotingClient, dice: Random
     ) -> None:
         self.acknowledged: dict[str, set[str]] = {name: set() for name in addresses}
+        # What was right already: acknowledged keys, and by cluster and queue the offset after its last message.
+        self._checked: dict[str, set[str]] = {name: set() for name in addresses}
+        self._checked_to: dict[str, dict[tuple[str, int], int]] = {name: {} for name in addresses}
         self._addresses = addresses
         self._topic = topic
         self._queues = queues
@@ -65,19 +68,33 @@ class TwinLoad:
                 self.acknowledged[cluster].add(key)
             await asyncio.sleep(_PAUSE_S)
 
-    async def problems(self) -> list[str]:
-        """Return what is wrong with the topic at both clusters now.  Raises ClientError, AssertionError."""
-        contents = {cluster: await self._contents(addresses) for cluster, addresses in self._addresses.items()}
-        return problems(contents, self.acknowledged)
+    async def problems(self, *, is_whole: bool) -> list[str]:
+        """Return what is wrong with the topic at both clusters now: all of it, or what came since it was right.
 
-    async def _contents(self, addresses: Sequence[str]) -> dict[tuple[str, int], list[str]]:
-        return {
-            (f"broker-{number}", queue): [
-                key for _, key in await read_queue(self._client, address, self._topic, queue, 0)
-            ]
-            for number, address in enumerate(addresses)
-            for queue in range(self._queues)
-        }  # fmt: skip
+        Raises ClientError, AssertionError.
+        """
+        if is_whole:
+            self._checked = {name: set() for name in self._addresses}
+            self._checked_to = {name: {} for name in self._addresses}
+        contents = {cluster: await self._contents(cluster) for cluster in self._addresses}
+        new = {cluster: keys - self._checked[cluster] for cluster, keys in self.acknowledged.items()}
+        found = problems(contents, new)
+        if not found:
+            self._checked = {cluster: set(keys) for cluster, keys in self.acknowledged.items()}
+            for cluster, queues in contents.items():
+                for queue, keys in queues.items():
+                    self._checked_to[cluster][queue] = self._checked_to[cluster].get(queue, 0) + len(keys)
+        return found
+
+    async def _contents(self, cluster: str) -> dict[tuple[str, int], list[str]]:
+        found = dict[tuple[str, int], list[str]]()
+        for number, address in enumerate(self._addresses[cluster]):
+            for queue_id in range(self._queues):
+                queue = f"broker-{number}", queue_id
+                begin = self._checked_to[cluster].get(queue, 0)
+                messages = await read_queue(self._client, address, self._topic, queue_id, begin)
+                found[queue] = [key for _, key in messages]
+        return found
 
 
 def may_pass(problem: str) -> bool:
