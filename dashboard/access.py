@@ -12,6 +12,7 @@ from typing import Final
 
 from acl.failed_attempts import FailedAttempts
 from acl.remote_addresses import parts_of
+from dashboard.asking.links import LinkLook
 from dashboard.security.sessions import Session, Sessions
 from dashboard.settings import DashboardSettings
 from sprocket.client.admin.admin_client import AdminClient, AdminDenied, AdminError
@@ -45,11 +46,12 @@ def is_proved(remark: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Signed:
-    """What a session holds: the user's client, and the user's credentials for producers."""
+class Held:
+    """What a session holds: the user's client, the user's credentials for producers, and looks at links."""
 
     admin: AdminClient
-    credentials: Credentials
+    credentials: Credentials | None
+    links: LinkLook
 
 
 class LoginRefused(Exception):
@@ -72,10 +74,10 @@ class Access:
         self._clock = clock
         self._at_once = at_once
         self._close_later = later
-        self.anonymous = self._client(None)
-        self._sessions: Sessions[Signed] = Sessions(
+        self.unsigned = self._held(None)
+        self._sessions: Sessions[Held] = Sessions(
             new_id,
-            lambda held: later(held.admin),
+            self._end,
             max_sessions=settings.max_sessions,
             idle_s=settings.session_idle_s,
             limit_s=settings.session_limit_s,
@@ -85,20 +87,26 @@ class Access:
         self._is_guarded = False
         self._checked_s: float | None = None
 
-    def _client(self, credentials: Credentials | None) -> AdminClient:
+    def _held(self, credentials: Credentials | None) -> Held:
         settings = self._settings
-        return AdminClient(
+        admin = AdminClient(
             settings.name_servers, timeout_s=settings.request_timeout_s, credentials=credentials, tls=settings.tls
         )
+        return Held(admin, credentials, LinkLook(settings, credentials, self._clock))
+
+    def _end(self, held: Held) -> None:
+        held.links.stop()
+        self._close_later(held.admin)
 
     async def start(self) -> None:
         """Raises TlsUnusable."""
-        await self.anonymous.__aenter__()
+        await self.unsigned.admin.__aenter__()
 
     async def stop(self) -> None:
         """End all sessions."""
         self._sessions.end_all()
-        await self.anonymous.__aexit__(None, None, None)
+        self.unsigned.links.stop()
+        await self.unsigned.admin.__aexit__(None, None, None)
 
     @property
     def session_count(self) -> int:
@@ -106,7 +114,7 @@ class Access:
         self._sessions.expire(self._clock.monotonic())
         return len(self._sessions)
 
-    def session(self, id_: str) -> Session[Signed] | None:
+    def session(self, id_: str) -> Session[Held] | None:
         """Return the session of a cookie."""
         return self._sessions.find(id_, self._clock.monotonic())
 
@@ -131,7 +139,7 @@ class Access:
         """Record that access control refused an unsigned request: from now on, visitors must log in."""
         self._is_guarded = True
 
-    async def log_in(self, user: str, secret: str, peer: str) -> Session[Signed]:
+    async def log_in(self, user: str, secret: str, peer: str) -> Session[Held]:
         """Return a new session of a user of the cluster.  Raises LoginRefused, AdminError."""
         now = self._clock.monotonic()
         address = parts_of(peer)
@@ -145,20 +153,19 @@ class Access:
         # Count the attempt before it is checked, so that many at once do not pass.
         self._attempts.failed(address, now)
         self._all_attempts.failed(None, now)
-        credentials = Credentials(user, secret)
-        client = self._client(credentials)
+        held = self._held(Credentials(user, secret))
         try:
-            await client.__aenter__()
-            is_user = await self._is_user(client)
+            await held.admin.__aenter__()
+            is_user = await self._is_user(held.admin)
         except BaseException:
-            self._close_later(client)
+            self._end(held)
             raise
         if not is_user:
-            self._close_later(client)
+            self._end(held)
             peer_lines.warning(logger, peer, "event=login_refused user=%r peer=%s", user, peer)
             raise LoginRefused("No broker accepts this user name and password.")
         peer_lines.info(logger, peer, "event=login user=%r peer=%s", user, peer)
-        return self._sessions.begin(user, Signed(client, credentials), now)
+        return self._sessions.begin(user, held, now)
 
     async def _is_user(self, client: AdminClient) -> bool:
         try:
@@ -190,9 +197,9 @@ class Access:
 
     async def _guarded_brokers(self) -> list[str]:
         """Return the brokers that refuse an unsigned request.  Raises AdminError if no server answers."""
-        info = await self.anonymous.cluster_info()
+        info = await self.unsigned.admin.cluster_info()
         addresses = [address for data in info.broker_addr_table.values() for address in data.broker_addrs.values()]
-        outcomes = await self._at_once.each(addresses, self.anonymous.broker_runtime_info)
+        outcomes = await self._at_once.each(addresses, self.unsigned.admin.broker_runtime_info)
         guarded = [address for address, outcome in outcomes.items() if isinstance(outcome, AdminDenied)]
         if addresses and not guarded and not answered(outcomes):
             raise AdminError("no broker answers")

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from aiohttp import web
 
-from dashboard.access import Access, LoginRefused, Signed
+from dashboard.access import Access, Held, LoginRefused
 from dashboard.asking.names import near_topics
 from dashboard.page import BadInput, Page, PageRoute, Refused, Visit
 from dashboard.rendering import STATIC, Templates
@@ -29,7 +29,6 @@ from sprocket.client.errors import PermissionDenied
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.remoting.credentials import Credentials
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ _READ_ONLY: Final = "This dashboard is read-only. Start it with --allow-changes 
 class _Caller:
     """Who sent a request: the session, or None, and the id to which tokens of forms are bound."""
 
-    session: Session[Signed] | None
+    session: Session[Held] | None
     cookie_id: str
     is_new: bool
 
@@ -206,11 +205,10 @@ class Pages:
 
     def _visit(self, caller: _Caller, fields: Mapping[str, str]) -> Visit:
         session = caller.session
-        admin = self._access.anonymous if session is None else session.held.admin
-        credentials: Credentials | None = None if session is None else session.held.credentials
+        held = self._access.unsigned if session is None else session.held
         return Visit(
-            fields=fields, admin=admin, credentials=credentials, at_once=self._at_once, history=self._history,
-            settings=self._settings, clock=self._clock,
+            fields=fields, admin=held.admin, credentials=held.credentials, links=held.links, at_once=self._at_once,
+            history=self._history, settings=self._settings, clock=self._clock,
         )  # fmt: skip
 
     # Forms

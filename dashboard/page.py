@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from dashboard.asking.links import LinkLook
 from dashboard.sampling.history import History
 from dashboard.settings import DashboardSettings
 from sprocket.client.admin.admin_client import AdminClient
@@ -25,6 +26,7 @@ class Visit:
     fields: Mapping[str, str]
     admin: AdminClient
     credentials: Credentials | None
+    links: LinkLook
     at_once: AtOnce
     history: History
     settings: DashboardSettings

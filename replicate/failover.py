@@ -20,9 +20,8 @@ from replicate.protocol.steps import (
     begin_return,
     fail_over,
     finish_return,
-    newest,
 )
-from replicate.records import Record, pair_key
+from replicate.records import Record, pair_in, pair_key
 from replicate.report import LinkReport, as_json, link_report
 from sprocket.client.connection.wakeup import pause
 from sprocket.common.clock import Clock
@@ -63,7 +62,6 @@ class FailoverSteps:
         self._clusters = clusters
         self._clock = clock
         self._settle_s = settle_s
-        self._key = pair_key(*config.clusters)
         self._answering: list[Cluster] = []
 
     async def open(self) -> Pair:
@@ -73,8 +71,8 @@ class FailoverSteps:
                 self._answering.append(cluster)
         if not self._answering:
             raise ClientError("neither cluster answers; look at the name servers of the configuration")
-        records = [cluster.records.get(self._key) for cluster in self._answering]
-        found = newest(*(None if record is None else record.pair for record in records))
+        one, other = self._clusters
+        found = pair_in(one, other, *(cluster.records for cluster in self._answering))
         return found or Pair(self._config.home, self._config.home)
 
     async def fail_over(self, to: str, *, source_is_lost: bool, dry_run: bool = False) -> StepReport:
@@ -154,7 +152,7 @@ class FailoverSteps:
 
     async def _put(self, cluster: Cluster, pair: Pair) -> None:
         try:
-            await cluster.put(self._key, Record(pair=pair))
+            await cluster.put(pair_key(*self._clusters), Record(pair=pair))
         except (SprocketError, TimeoutError) as error:
             logger.warning("event=pair_not_written cluster=%s reason=%r", cluster.name, str(error))
             if cluster.name == pair.active:
@@ -163,6 +161,11 @@ class FailoverSteps:
 
 async def _opened(cluster: Cluster) -> bool:
     """Return whether a cluster answers; its table is open then."""
+    try:
+        await cluster.masters()
+    except SprocketError as error:
+        logger.info("event=cluster_silent cluster=%s reason=%r", cluster.name, str(error))
+        return False
     for _ in range(10):
         try:
             if await cluster.open_table(create=True):

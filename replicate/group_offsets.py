@@ -5,8 +5,9 @@ consumed at the source is never skipped.  Messages that it has consumed since th
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from replicate.cluster import Cluster
 from replicate.config import LinkConfig
@@ -16,11 +17,15 @@ from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import QueueCopier
 from replicate.records import queue_key, queue_of
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.at_once import AtOnce, answered, check_all
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 
 logger = logging.getLogger(__name__)
+
+# Requests under way: a way of 80 ms is then not paid for each group and queue.
+_MAX_REQUESTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,9 @@ class TranslatedOffset:
     source_offset: int
     target_queue: MessageQueue
     target_offset: int
+
+    def __str__(self) -> str:
+        return f"group {self.group} in {self.target_queue}"
 
 
 class GroupOffsets:
@@ -49,31 +57,45 @@ class GroupOffsets:
         self._written: dict[tuple[str, MessageQueue], int] = {}
         self._back = Back()
 
-    async def write(self) -> list[TranslatedOffset]:
-        """Write what has changed and return it.  Raises AdminError."""
-        done: list[TranslatedOffset] = []
+    async def write(self) -> None:
+        """Write what has changed.  A group or a broker that fails keeps no other one back.  Raises AdminError."""
+        at_once = AtOnce(_MAX_REQUESTS)
         self._look_back()
-        masters = await self._target.masters()
-        known: dict[str, Collection[str]] = {}  # groups of each broker of the target, read when needed
-        for group, config in sorted((await self._groups()).items()):
-            translated = [one for one in await self.translated(group) if self._is_new(one)]
-            if not translated or await _is_online(self._target.admin, group):
-                continue
-            for broker in masters.values():
-                if broker not in known:
-                    known[broker] = (await self._target.admin.consumer_groups(broker)).subscription_group_table
-                if group not in known[broker]:
-                    await self._target.admin.create_group(broker, config)
-            for one in translated:
-                address = masters.get(one.target_queue.broker_name)
-                if address is not None and await self._commit(one, address):
-                    done.append(one)
-        return done
+        groups = await self._groups()
+        found = await at_once.each(sorted(groups), self._changed)
+        changed = {group: offsets for group, offsets in answered(found).items() if offsets}
+        if changed:
+            masters = await self._target.masters()
+            known = answered(await at_once.each(masters.values(), self._target.admin.consumer_groups))
+
+            async def prepared(group: str) -> Sequence[TranslatedOffset]:
+                """Return what may be written; the group is at each broker then."""
+                if await _is_online(self._target.admin, group):
+                    return ()
+                for broker, table in known.items():
+                    if group not in table.subscription_group_table:
+                        await self._target.admin.create_group(broker, groups[group])
+                return changed[group]
+
+            ready = await at_once.each(changed, prepared)
+            offsets = [one for group in answered(ready).values() for one in group]
+            written = await at_once.each(offsets, lambda one: self._commit(one, masters))
+            check_all(ready)
+            check_all(written)
+        check_all(found)
 
     async def all_translated(self) -> list[TranslatedOffset]:
         """Return the offsets of all groups of the link.  Raises AdminError."""
         self._look_back()
-        return [one for group in sorted(await self._groups()) for one in await self.translated(group)]
+        outcomes = await AtOnce(_MAX_REQUESTS).each(sorted(await self._groups()), self.translated)
+        check_all(outcomes)
+        return [one for found in answered(outcomes).values() for one in found]
+
+    async def _changed(self, group: str) -> Sequence[TranslatedOffset]:
+        return [
+            one for one in await self.translated(group)
+            if self._written.get((group, one.target_queue)) != one.target_offset
+        ]  # fmt: skip
 
     async def translated(self, group: str) -> list[TranslatedOffset]:
         """Return the offsets of a group in the queues of the link.  Raises AdminError."""
@@ -129,18 +151,16 @@ class GroupOffsets:
         record = self._source.records.get(queue_key(queue))
         return NO_LINK if record is None or record.queue is None else record.queue.next_offset
 
-    def _is_new(self, one: TranslatedOffset) -> bool:
-        return self._written.get((one.group, one.target_queue)) != one.target_offset
-
-    async def _commit(self, one: TranslatedOffset, address: str) -> bool:
-        """Write an offset, unless the target's is as high; return whether it was written."""
+    async def _commit(self, one: TranslatedOffset, masters: Mapping[str, str]) -> None:
+        """Write an offset, unless the target's is as high."""
         groups, queue = GroupAdmin(self._target.admin), one.target_queue
+        address = masters.get(queue.broker_name)
+        if address is None:
+            return
         committed = await groups.committed(address, one.group, queue.topic, queue.queue_id)
-        is_higher = committed is None or committed < one.target_offset
-        if is_higher:
+        if committed is None or committed < one.target_offset:
             await groups.commit(address, one.group, queue.topic, queue.queue_id, one.target_offset)
-        self._written[one.group, one.target_queue] = one.target_offset
-        return is_higher
+        self._written[one.group, queue] = one.target_offset
 
 
 async def _is_online(admin: AdminClient, group: str) -> bool:

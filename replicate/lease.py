@@ -25,7 +25,7 @@ class Lease:
     def __init__(self, target: Cluster, source: str, owner: str, clock: Clock) -> None:
         self._target = target
         self._group = f"{GROUP}-{source}"
-        self._owner = owner
+        self.owner = owner
         self._clock = clock
         self._ends_s = 0.0
         self._lock: tuple[str, MessageQueue] | None = None  # the broker that gave it, and what was locked
@@ -42,7 +42,7 @@ class Lease:
         for name, address in (await self._target.masters()).items():
             queue = MessageQueue(TOPIC, name, 0)
             try:
-                is_ours = await groups.lock(address, self._group, self._owner, queue)
+                is_ours = await groups.lock(address, self._group, self.owner, queue)
             except AdminError as error:
                 failure = error
                 continue
@@ -56,4 +56,4 @@ class Lease:
         self._ends_s = 0.0
         if self._lock is not None:
             address, queue = self._lock
-            await GroupAdmin(self._target.admin).unlock(address, self._group, self._owner, queue)
+            await GroupAdmin(self._target.admin).unlock(address, self._group, self.owner, queue)

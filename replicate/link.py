@@ -16,12 +16,13 @@ from replicate.protocol.copies import Copy, SourceQueue
 from replicate.protocol.offset_map import NO_ECHOES
 from replicate.protocol.position import Checkpoint
 from replicate.protocol.read_ahead import AheadBudget
-from replicate.protocol.steps import Pair, copies_messages, copies_offsets, newest
+from replicate.protocol.steps import Pair, copies_messages, copies_offsets
 from replicate.queue_copier import CopyRules, QueueCopier
 from replicate.queue_source import MAX_PULLS, QueueSource, bounds_of
 from replicate.queue_target import QueueTarget
 from replicate.rate_limit import RateLimit
-from replicate.records import Link, Record, Refused, link_key, pair_key, queue_key, refused_key
+from replicate.records import Link, Record, Refused, link_key, pair_in, queue_key, refused_key
+from sprocket.client.admin.at_once import AtOnce, Outcomes, check_all
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.message import MessageQueue
 from sprocket.common.clock import Clock
@@ -32,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 _DISCOVER_S: Final = 5.0
 _FIRST_RETRY_S: Final = 0.5
+# Queues, and topics, for which requests are under way: a way of 80 ms is then not paid for each.
+_QUEUES_AT_ONCE: Final = 128
+_TOPICS_AT_ONCE: Final = 16
 
 
 class ReplicationLink:
@@ -56,6 +60,7 @@ class ReplicationLink:
         self._slots = defaultdict[tuple[str, str], asyncio.Semaphore](lambda: asyncio.Semaphore(MAX_PULLS))
         self._budget = AheadBudget(config.ahead_bytes, 2 * config.batch_bytes, lambda: len(self.copiers))
         self._saved: dict[SourceQueue, Checkpoint] = {}
+        self._at_once = AtOnce(_QUEUES_AT_ONCE)
         self._troubles: dict[str, str] = {}  # by kind of work, so that each is logged when it changes
         limit = RateLimit(config.rate_bytes, clock, pause)
         self._rules = CopyRules(
@@ -69,9 +74,7 @@ class ReplicationLink:
     @property
     def pair(self) -> Pair | None:
         """State of the pair, None for a link without one."""
-        key = pair_key(self.source.name, self.target.name)
-        records = (cluster.records.get(key) for cluster in (self.source, self.target))
-        return newest(*(None if record is None else record.pair for record in records))
+        return pair_in(self.source.name, self.target.name, self.source.records, self.target.records)
 
     def is_copying(self) -> bool:
         """Whether messages are copied now."""
@@ -83,7 +86,7 @@ class ReplicationLink:
         """Replicate until cancelled.  Raises ConfigError if another link makes this one wrong."""
         await self._until_done("open", self._open)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._every(RENEW_S, "lease", self.lease.renew))
+            group.create_task(self._every(RENEW_S, "lease", self._renew))
             group.create_task(self._every(_DISCOVER_S, "discover", lambda: self._discover(group)))
             group.create_task(self._every(self.config.checkpoint_s, "checkpoint", self.save))
             group.create_task(self._every(self.config.offsets_s, "offsets", self._write_offsets))
@@ -119,9 +122,20 @@ class ReplicationLink:
         await self.target.open_table(create=True)
         await self.source.open_table(create=False)
         self._check_circle()
-        link = Link(self.source.name, self.config.forward, self._clock.wall_ms())
-        await self.target.put(link_key(self.source.name), Record(link=link))
+        self._warn_of_others()
+        key = link_key(self.source.name)
+        known = self.target.records.get(key, Record()).link
+        if known is None or known.forwards != self.config.forward:
+            await self.target.put(key, Record(link=Link(self.source.name, self.config.forward, self.target.name)))
+        await self._renew()
+
+    async def _renew(self) -> None:
+        """Take or keep the lease, and say so to `status`."""
         await self.lease.renew()
+        if self.lease.is_held:
+            at_ms = self._clock.wall_ms()
+            link = Link(self.source.name, self.config.forward, self.target.name, at_ms, self.lease.owner)
+            await self.target.post(link_key(self.source.name), Record(link=link))
 
     def _check_circle(self) -> None:
         """Refuse to forward copies to a cluster with several links: a message could come by two ways."""
@@ -134,24 +148,33 @@ class ReplicationLink:
                 "set forward = false for each of them"
             )
 
+    def _warn_of_others(self) -> None:
+        """Say that offsets do not count what the source gets from other clusters than the target."""
+        links = [record.link.source for record in self.source.records.values() if record.link is not None]
+        others = sorted(set(links) - {self.target.name})
+        if others:
+            logger.warning("event=offsets_do_not_count link=%s messages_by_links_from=%s", self, ",".join(others))
+
     # Queues
 
     async def _discover(self, group: asyncio.TaskGroup) -> None:
-        """Start a copier for each queue that has none."""
+        """Start a copier for each queue that has none.  A topic or a queue that fails keeps no other one back."""
         if not self.lease.is_held:
             return
         await self.source.open_table(create=False)
-        for topic, by_broker in sorted((await self.source.topics()).items()):
-            if not self.config.takes_topic(topic):
-                continue
+        topics = await self.source.topics()
+        new: dict[str, list[SourceQueue]] = {}
+        for topic in filter(self.config.takes_topic, sorted(topics)):
             wanted = [
                 SourceQueue(self.source.name, topic, broker_name, queue_id)
-                for broker_name, config in sorted(by_broker.items())
+                for broker_name, config in sorted(topics[topic].items())
                 for queue_id in range(config.read_queue_nums)
             ]
-            new = [queue for queue in wanted if queue not in self.copiers]
-            if new:
-                await self._begin(topic, by_broker, new, group)
+            if missing := [queue for queue in wanted if queue not in self.copiers]:
+                new[topic] = missing
+        check_all(
+            await AtOnce(_TOPICS_AT_ONCE).each(new, lambda topic: self._begin(topic, topics[topic], new[topic], group))
+        )
 
     async def _begin(
         self, topic: str, by_broker: Mapping[str, TopicConfig], new: list[SourceQueue], group: asyncio.TaskGroup
@@ -159,7 +182,8 @@ class ReplicationLink:
         queues = await self.target.adopt_topic(topic, by_broker)
         await self.target.instance.refresh_route(topic)
         await self.source.instance.route(topic)
-        for queue in new:
+
+        async def begin(queue: SourceQueue) -> None:
             record = self.target.records.get(queue_key(queue))
             checkpoint = None if record is None else record.queue
             if checkpoint is None:
@@ -168,6 +192,8 @@ class ReplicationLink:
             elif checkpoint.echo_end == NO_ECHOES:
                 checkpoint = msgspec.structs.replace(checkpoint, echo_end=self._echo_end())
             self._start(queue, checkpoint, group)
+
+        check_all(await self._at_once.each(new, begin))
 
     async def _first(self, queue: SourceQueue, broker_name: str, queue_id: int) -> Checkpoint:
         """Write the first checkpoint of a queue, before its first message."""
@@ -209,13 +235,18 @@ class ReplicationLink:
 
     async def save(self) -> None:
         """Write the checkpoints that have changed.  A replicator without the lease writes none."""
-        if not self.lease.is_held:
-            return
-        for queue, copier in list(self.copiers.items()):
-            checkpoint = copier.checkpoint
-            if msgspec.structs.replace(checkpoint, at_ms=self._saved[queue].at_ms) != self._saved[queue]:
-                await self.target.post(queue_key(queue), Record(queue=checkpoint))
-                self._saved[queue] = checkpoint
+        queues, outcomes = list(self.copiers), Outcomes[SourceQueue, None]()
+        for begin in range(0, len(queues), _QUEUES_AT_ONCE):
+            if not self.lease.is_held:
+                return
+            outcomes |= await self._at_once.each(queues[begin : begin + _QUEUES_AT_ONCE], self._save)
+        check_all(outcomes)
+
+    async def _save(self, queue: SourceQueue) -> None:
+        checkpoint = self.copiers[queue].checkpoint
+        if msgspec.structs.replace(checkpoint, at_ms=self._saved[queue].at_ms) != self._saved[queue]:
+            await self.target.post(queue_key(queue), Record(queue=checkpoint))
+            self._saved[queue] = checkpoint
 
     async def _write_offsets(self) -> None:
         if self.lease.is_held and copies_offsets(self.pair, self.source.name):

@@ -13,7 +13,7 @@ from typing import Final
 from replicate.ends import Bounds, CopyRefused, Placed, SourceEnd, TargetEnd
 from replicate.places import PlaceReader
 from replicate.protocol.copies import Copy, Portion, SourceQueue, portion
-from replicate.protocol.position import Checkpoint, Position
+from replicate.protocol.position import Checkpoint, Position, late_s
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError, SprocketError
@@ -84,7 +84,7 @@ class QueueCopier:
     @property
     def lag_s(self) -> float:
         """Age of the last copy, s, while messages are missing; 0 before the first copy."""
-        return (self._clock.wall_ms() - self._copied_ms) / 1000 if self.lag and self._copied_ms else 0.0
+        return late_s(self.lag, self._copied_ms, self._clock.wall_ms())
 
     @property
     def missed(self) -> int:

@@ -4,6 +4,7 @@ Keys are ``queue/<source>/<topic>/<broker>/<queueId>``, ``link/<source>``, ``pai
 ``refused/<source>/<topic>/<broker>/<queueId>/<offset>``.
 """
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -11,18 +12,20 @@ import msgspec
 
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.position import Checkpoint
-from replicate.protocol.steps import Pair
+from replicate.protocol.steps import Pair, newest
 
 TOPIC: Final = "REPLICATION_STATE"
 QUEUES: Final = 4
 
 
-class Link(msgspec.Struct, frozen=True):
-    """One direction, as the target knows it."""
+class Link(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One direction, as the target knows it: which replicator copies it, and when that one said so last."""
 
     source: str
     forwards: bool
-    at_ms: int
+    target: str = ""
+    at_ms: int = 0
+    owner: str = ""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -63,6 +66,12 @@ def link_key(source: str) -> str:
 def pair_key(one: str, other: str) -> str:
     """Return the key of the state of a pair, in both clusters."""
     return "pair/" + "/".join(sorted((one, other)))
+
+
+def pair_in(one: str, other: str, *tables: Mapping[str, Record]) -> Pair | None:
+    """Return the state of a pair that counts of those in `tables`; None if there is none."""
+    records = (table.get(pair_key(one, other)) for table in tables)
+    return newest(*(None if record is None else record.pair for record in records))
 
 
 def refused_key(queue: SourceQueue, offset: int) -> str:

@@ -4,23 +4,30 @@ The state of a link is what the target's table says.  A source that does not ans
 read last, so the number of missing messages is then a lower bound.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from replicate.cluster import Cluster
-from replicate.config import LinkConfig
+from replicate.config import Config, LinkConfig
 from replicate.group_offsets import GroupOffsets
-from replicate.protocol.position import Checkpoint
-from replicate.records import queue_of
+from replicate.lease import RENEW_S
+from replicate.protocol.position import Checkpoint, late_s
+from replicate.protocol.steps import copies_messages
+from replicate.records import Record, link_key, pair_in, queue_of
+from sprocket.client.admin.at_once import AtOnce, answered, check_all
 from sprocket.client.connection.wakeup import pause
 from sprocket.common.clock import Clock
-from sprocket.common.errors import SprocketError
+from sprocket.common.errors import ClientError, SprocketError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.stats import TopicOffset
 from sprocket.remoting.message.topic_names import RETRY_PREFIX
 
+_MAX_REQUESTS: Final = 64
+# A replicator says so more often that it copies a link.
+SILENT_S: Final = 4 * RENEW_S
 # Checkpoint of a queue of which nothing was copied yet.
 _NOTHING: Final = Checkpoint("", 0, 0, 0)
 
@@ -54,14 +61,23 @@ class GroupReport(msgspec.Struct, rename="camel"):
 
 
 class LinkReport(msgspec.Struct, rename="camel"):
-    """One link."""
+    """One link.  Without an answer of the target, `failure` says why, and nothing else is known."""
 
     source: str
     target: str
-    source_answers: bool
-    moves: bool  # whether the source got messages while it was looked at
+    source_answers: bool = False
+    moves: bool = False  # whether the source got messages while it was looked at
     queues: list[QueueReport] = []
     groups: list[GroupReport] = []
+    failure: str = ""
+    replicator: str = ""  # which copied last
+    silent_s: float = 0.0  # since it said so
+    rests: str = ""  # why nothing is copied now: the state of the pair
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a replicator copies it."""
+        return bool(self.replicator) and self.silent_s < SILENT_S
 
     @property
     def lag(self) -> int:
@@ -72,6 +88,18 @@ class LinkReport(msgspec.Struct, rename="camel"):
     def lag_s(self) -> float:
         """Age of the oldest last copy of a queue that lacks messages, s."""
         return max((queue.lag_s for queue in self.queues), default=0.0)
+
+
+async def link_reports(config: Config, clusters: Mapping[str, Cluster], clock: Clock) -> list[LinkReport]:
+    """Return the reports of all links; a cluster that does not answer hides nothing of the others."""
+
+    async def report(link: LinkConfig) -> LinkReport:
+        try:
+            return await link_report(link, clusters, clock)
+        except (ClientError, TimeoutError) as error:
+            return LinkReport(link.source, link.target, failure=str(error) or "no answer in time")
+
+    return await asyncio.gather(*map(report, config.links))
 
 
 async def link_report(
@@ -98,8 +126,11 @@ async def link_report(
         }
     queues = _queues(target, config.source, ends, await _unchecked_topics(target), clock)
     report = LinkReport(config.source, config.target, ends is not None, moves, queues)
-    if with_groups and ends is not None:
-        report.groups = await _groups(config, source, target)
+    if ends is not None:
+        await source.open_table(create=False)
+        if with_groups:
+            report.groups = await _groups(config, source, target)
+    _add_state(report, target.records, source.records, clock)
     return report
 
 
@@ -111,11 +142,22 @@ async def reports_of_target(target: Cluster, clock: Clock) -> list[LinkReport]:
     if not await target.open_table(create=False):
         return []
     at_least_once = await _unchecked_topics(target)
-    links = sorted(record.link.source for record in target.records.values() if record.link is not None)
-    return [
-        LinkReport(source, target.name, False, False, _queues(target, source, None, at_least_once, clock))
-        for source in links
+    links = sorted((record.link.source, record.link.target) for record in target.records.values() if record.link)
+    reports = [
+        LinkReport(source, name, queues=_queues(target, source, None, at_least_once, clock)) for source, name in links
     ]
+    for report in reports:
+        _add_state(report, target.records, {}, clock)
+    return reports
+
+
+def _add_state(report: LinkReport, target: Mapping[str, Record], source: Mapping[str, Record], clock: Clock) -> None:
+    link = target.get(link_key(report.source), Record()).link
+    if link is not None and link.owner:
+        report.replicator, report.silent_s = link.owner, max(0, clock.wall_ms() - link.at_ms) / 1000
+    pair = pair_in(report.source, report.target, target, source)
+    if pair is not None and not copies_messages(pair, report.source):
+        report.rests = f"{pair.active} is active ({pair.phase})"
 
 
 def _queues(
@@ -136,11 +178,10 @@ def _queues(
 async def _ends(source: Cluster, config: LinkConfig) -> dict[MessageQueue, TopicOffset] | None:
     """Return the extents of the source's queues; None if it does not answer."""
     try:
-        found: dict[MessageQueue, TopicOffset] = {}
-        for topic in await source.topics():
-            if config.takes_topic(topic):
-                found |= (await source.admin.topic_stats(topic)).offset_table
-        return found
+        topics = filter(config.takes_topic, await source.topics())
+        outcomes = await AtOnce(_MAX_REQUESTS).each(topics, source.admin.topic_stats)
+        check_all(outcomes)
+        return {queue: extent for stats in answered(outcomes).values() for queue, extent in stats.offset_table.items()}
     except SprocketError:
         return None
 
@@ -171,15 +212,14 @@ def _queue(
     begin = extent.min_offset if is_new and extent is not None else known.next_offset
     end = known.source_end if extent is None else extent.max_offset
     lag = max(0, end - begin)
-    lag_s = (clock.wall_ms() - known.copied_ms) / 1000 if lag and known.copied_ms else 0.0
     return QueueReport(
-        place.topic, place.broker_name, place.queue_id, known.next_offset, end, lag, lag_s, known.missed,
-        known.refused, known.blocked, known.at_ms, is_at_least_once,
+        place.topic, place.broker_name, place.queue_id, known.next_offset, end, lag,
+        late_s(lag, known.copied_ms, clock.wall_ms()), known.missed, known.refused, known.blocked, known.at_ms,
+        is_at_least_once,
     )  # fmt: skip
 
 
 async def _groups(config: LinkConfig, source: Cluster, target: Cluster) -> list[GroupReport]:
-    await source.open_table(create=False)
     offsets = GroupOffsets(config, source, target, {}, lambda queue: None)
     return [
         GroupReport(

@@ -42,6 +42,11 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
         return OffsetMap(self.runs, self.target_end, echo_end=self.echo_end)
 
 
+def late_s(lag: int, copied_ms: int, now_ms: int) -> float:
+    """Return the age of the last copy while messages are missing, s; 0 before it, and if its clock is ahead."""
+    return max(0, now_ms - copied_ms) / 1000 if lag and copied_ms else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """The last copy in the target's queue and its offset there."""

@@ -2,7 +2,7 @@
 
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeVar
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from replicate.cluster import Cluster
     from replicate.config import Config
     from replicate.failover import FailoverSteps, StepReport
-    from replicate.report import LinkReport
+    from replicate.report import LinkReport, QueueReport
 
 T = TypeVar("T")
 _HEAD = (
     "topic", "broker", "queue", "copiedTo", "sourceEnd", "lag", "lagSeconds", "missed", "refused", "copies", "state",
 )  # fmt: skip
+_GROUP_HEAD = "group", "topic", "broker", "queue", "sourceOffset", "targetOffset"
 _config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Configuration, see docs/geo-replication.md.",
@@ -72,7 +73,8 @@ def run_links(path: Path, name: str, log_level: str, as_json: bool) -> None:
 def status(path: Path, as_json: bool) -> None:
     """Show for each queue how many messages the target lacks, and why a queue stands still.
 
-    Exit status 0 if no queue stands still and every source answers; else 1.
+    Exit status 0 if all clusters answer, no queue stands still, and a replicator copies each link or the link rests
+    since a failover; else 1.
     """
     reports = _with_clusters(path, _reports)
     if as_json:
@@ -81,31 +83,64 @@ def status(path: Path, as_json: bool) -> None:
         print_json([json_of(report) for report in reports])
     else:
         for report in reports:
-            _show(report)
-    if not all(report.source_answers and not any(queue.blocked for queue in report.queues) for report in reports):
+            _show(report, report.queues)
+    if not all(map(_is_well, reports)):
         raise SystemExit(1)
 
 
 async def _reports(config: "Config", clusters: "dict[str, Cluster]") -> "list[LinkReport]":
-    from replicate.report import link_report
+    from replicate.report import link_reports
     from sprocket.common.clock import SystemClock
 
-    return [await link_report(link, clusters, SystemClock()) for link in config.links]
+    return await link_reports(config, clusters, SystemClock())
 
 
-def _show(report: "LinkReport") -> None:
-    answers = "" if report.source_answers else "; the source does not answer, so more may be missing"
-    click.echo(f"{report.source} > {report.target}: {report.lag} messages are not copied yet{answers}")
+def _is_well(report: "LinkReport") -> bool:
+    stands = any(queue.blocked for queue in report.queues)
+    return report.source_answers and not stands and (report.is_copied or bool(report.rests))
+
+
+def _show(report: "LinkReport", queues: "Sequence[QueueReport]") -> None:
+    click.echo(_summary(report))
     rows = [
         (
             queue.topic, queue.broker, queue.queue, queue.copied_to, queue.source_end, queue.lag,
             f"{queue.lag_s:.1f}", queue.missed, queue.refused,
             "at least once" if queue.is_at_least_once else "once", queue.blocked or "ok",
         )
-        for queue in report.queues
+        for queue in queues
     ]  # fmt: skip
-    for line in fitted(_HEAD, rows):
+    for line in fitted(_HEAD, rows) if rows else ():
         click.echo(line)
+
+
+def _summary(report: "LinkReport") -> str:
+    link = f"{report.source} > {report.target}"
+    if report.failure:
+        return f"{link}: not known, {report.target} does not answer: {report.failure}"
+    count = report.lag
+    missing = "nothing is missing" if not count else f"{count} message{'s are' if count > 1 else ' is'} not copied yet"
+    parts = [missing] if report.source_answers else [missing, "the source does not answer, so more may be missing"]
+    if report.rests:
+        parts.append(f"the link rests, as {report.rests}")
+    elif report.is_copied:
+        parts.append(f"replicator {report.replicator} copies")
+    elif report.replicator:
+        parts.append(f"no replicator copies: {report.replicator} was here last, {report.silent_s:.0f} s ago")
+    else:
+        parts.append("no replicator has copied anything yet; start `sprocket replicate run`")
+    return f"{link}: {'; '.join(parts)}"
+
+
+def _show_groups(report: "LinkReport") -> None:
+    if report.groups:
+        click.echo(f"Offsets of groups in {report.source}, and where the groups would go on in {report.target}:")
+        rows = [
+            (group.group, group.topic, group.broker, group.queue, group.source_offset, group.target_offset)
+            for group in report.groups
+        ]
+        for line in fitted(_GROUP_HEAD, rows):
+            click.echo(line)
 
 
 @replicate.command()
@@ -137,11 +172,11 @@ def failback(path: Path, finish: bool, as_json: bool) -> None:
 @json_option
 def rehearse(path: Path, source_lost: bool, as_json: bool) -> None:
     """Report what the next step would do, and what each side lacks of the other; change nothing."""
-    _step(path, lambda steps: steps.next_step(source_is_lost=source_lost), as_json, "rehearsed, nothing is changed; ")
+    _step(path, lambda steps: steps.next_step(source_is_lost=source_lost), as_json, is_rehearsal=True)
 
 
 def _step(
-    path: Path, take: "Callable[[FailoverSteps], Awaitable[StepReport]]", as_json: bool, before: str = ""
+    path: Path, take: "Callable[[FailoverSteps], Awaitable[StepReport]]", as_json: bool, *, is_rehearsal: bool = False
 ) -> None:
     from replicate.protocol.steps import StepRefused
 
@@ -159,15 +194,34 @@ def _step(
         print_json(report.as_json())
     else:
         for link in report.links:
-            _show(link)
-            for group in link.groups:
-                places = f"{group.topic}/{group.broker}/{group.queue}"
-                click.echo(f"  group {group.group} {places}: {group.source_offset} is {group.target_offset} there")
-        after = report.after
-        said = f"refused: {report.refused}" if after is None else f"active: {after.active} ({after.phase})"
-        click.echo(before + said)
+            _show(link, [queue for queue in link.queues if queue.lag or queue.missed or queue.refused or queue.blocked])
+            if link.source == report.before.active:
+                _show_groups(link)
+        click.echo(_outcome(report, is_rehearsal))
     if report.after is None:
         raise SystemExit(1)
+
+
+def _outcome(report: "StepReport", is_rehearsal: bool) -> str:
+    """Return what the step did or would do, and what comes next."""
+    from replicate.protocol.steps import Phase
+
+    after = report.after
+    if after is None:
+        return f"{'rehearsal: the next step would be refused' if is_rehearsal else 'refused'}: {report.refused}"
+    if after.phase is Phase.FAILED_OVER:
+        step, done = f"failover --to {after.active}", f"{after.active} is active"
+        then = f"Start the applications there. When {after.home} is back: sprocket replicate failback"
+    elif after.phase is Phase.RETURNING:
+        step, done = "failback", f"{after.active} is active, and {after.home} gets what it lacks"
+        then = (
+            "When status shows that nothing is missing, stop the producers, then: sprocket replicate failback --finish"
+        )
+    else:
+        step, done, then = "failback --finish", f"{after.active} is active as in peace", "Start the applications there."
+    if is_rehearsal:
+        return f"rehearsal: the next step is `{step}`, and it is possible: {done} then. Nothing is changed."
+    return f"{done} now. {then}"
 
 
 def _loaded(path: Path) -> "Config":

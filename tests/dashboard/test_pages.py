@@ -7,11 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 import sprocket
-from dashboard.pages import replication
+from dashboard.asking import links
 from replicate.cluster import Cluster
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.position import Checkpoint
-from replicate.records import Link, Record, link_key, queue_key
+from replicate.protocol.steps import Pair, Phase
+from replicate.records import Link, Record, link_key, pair_key, queue_key
 from replicate.report import LinkReport
 from sprocket import ConsumeFrom, Consumer, Message, Producer, SimpleConsumer
 from sprocket.client.admin.admin_client import AdminClient
@@ -219,9 +220,13 @@ async def test_links_from_other_clusters_are_shown_with_what_is_missing(broker: 
     async with running(broker.namesrv) as (_, visitor), Cluster("west", settings, SystemClock()) as west:
         assert "No link leads into this cluster" in (await visitor.get("/replication")).text
         await west.open_table(create=True)
-        await west.put(link_key("<east>"), Record(link=Link("<east>", False, now_ms)))
+        await west.put(link_key("<east>"), Record(link=Link("<east>", False, "west", now_ms, "<one>")))
         await west.put(queue_key(queue), Record(queue=late))
         page = await visitor.get("/replication", part="ship")
+        pair = Pair("<east>", "west", Phase.FAILED_OVER)
+        await west.put(pair_key("<east>", "west"), Record(pair=pair))
+        assert "west is active (failed-over)" in (await visitor.get("/replication")).text
+    assert "<one>" in page.text
     assert "&lt;east&gt;" in page.html and "Shipped" in page.text and "1 stand still" in page.text
     assert " 30 1 min 30 s " in page.text and "the target is <full>" in page.text
 
@@ -237,7 +242,7 @@ async def test_visits_of_replication_in_an_outage_share_one_look_and_stop_no_oth
         await is_over.wait()
         return []
 
-    monkeypatch.setattr(replication, "reports_of_target", silent)
+    monkeypatch.setattr(links, "reports_of_target", silent)
     async with running(broker.namesrv) as (_, visitor):
         visits = [asyncio.create_task(visitor.get("/replication")) for _ in range(40)]
         while not looks:

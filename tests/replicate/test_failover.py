@@ -94,6 +94,30 @@ async def test_a_lost_cluster_is_replaced_and_comes_back(tmp_path: Path) -> None
             assert (await _read(east, "workers", b"home")) == [b"home"]
 
 
+async def test_status_says_who_copies_and_which_cluster_does_not_answer(tmp_path: Path) -> None:
+    from replicate.config import load_config
+
+    async def said(word: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(CliRunner().invoke, main, ["replicate", word, "--config", str(path)])
+        return done.exit_code, done.stdout
+
+    with Broker(tmp_path / "east") as east, Broker(tmp_path / "west") as west:
+        path = _file(tmp_path / "pair.toml", east, west)
+        status, text = await said("status")
+        assert status == 1 and text.count("no replicator has copied anything yet") == 2
+        async with replicating(load_config(path)):
+            while (await said("status"))[0]:
+                await asyncio.sleep(0.1)
+            status, text = await said("status")
+            assert "east > west: nothing is missing; replicator test copies" in text
+            status, text = await said("rehearse")
+            assert status == 0 and "`failover --to west`, and it is possible" in text and "Nothing is changed" in text
+            east.kill()
+            status, text = await said("status")
+            assert status == 1 and "west > east: not known, east does not answer: " in text
+            assert "east > west: nothing is missing; the source does not answer" in text
+
+
 async def _has_offset(mq: sprocket.Connection, offset: int) -> bool:
     try:
         stats = await mq.admin.consume_stats("workers", "Orders")

@@ -1,7 +1,7 @@
 """A pair of real clusters."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from msgspec.structs import replace
@@ -12,9 +12,12 @@ from replicate.protocol.offset_map import NO_ECHOES
 from replicate.records import Record, queue_key
 from replicate.service import Replication
 from sprocket import Message
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.clock import SystemClock
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.testing import Broker
 from tests.metrics.prometheus_page import scrape_here
 from tests.replicate.clusters import LIMIT_S, config_of, replicating, two_brokers
@@ -163,6 +166,68 @@ async def test_an_offset_is_exact_though_the_checkpoint_is_older_than_the_copies
     async with replicating(config), sprocket.connect(other.namesrv) as mq, asyncio.timeout(LIMIT_S):
         while not await _committed(mq, "again", "Again"):
             await asyncio.sleep(0.1)
+
+
+async def test_checkpoints_are_written_at_the_same_time(
+    pair: tuple[Broker, Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    one.create_topic("Wide", 8)
+    config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"], 'topics = ["Wide"]\ngroups = []')
+    config = replace(config, links=tuple(replace(link, checkpoint_s=1000.0) for link in config.links))
+    posts, all_wait = set[str](), asyncio.Event()
+
+    async def post(key: str, record: Record) -> None:
+        posts.add(key)
+        if len(posts) == 8:
+            all_wait.set()
+        await all_wait.wait()
+
+    async with replicating(config) as replication, sprocket.connect(one.namesrv) as mq:
+        (link,) = replication.links
+        await until(lambda: len(link.copiers) == 8)
+        for queue in await mq.producer().queues("Wide"):
+            await mq.producer().send(Message("Wide", b"x"), queue=queue)
+        await until(lambda: _copied(replication, "Wide") == 8)
+        monkeypatch.setattr(link.target, "post", post)
+        async with asyncio.timeout(LIMIT_S):
+            await link.save()
+
+
+async def test_topics_and_groups_that_fail_keep_no_others_back(
+    pair: tuple[Broker, Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    names = ("Bad-topic", "Good-topic")
+    adopt, create = Cluster.adopt_topic, AdminClient.create_group
+
+    async def adopt_topic(self: Cluster, topic: str, wanted: Mapping[str, TopicConfig]) -> dict[str, int]:
+        if topic == "Bad-topic":
+            raise AdminError("the topic is refused")
+        return await adopt(self, topic, wanted)
+
+    async def create_group(self: AdminClient, broker: str, config: SubscriptionGroupConfig) -> None:
+        if config.group_name == "bad-group":
+            raise AdminError("the group is refused")
+        await create(self, broker, config)
+
+    monkeypatch.setattr(Cluster, "adopt_topic", adopt_topic)
+    monkeypatch.setattr(AdminClient, "create_group", create_group)
+    async with sprocket.connect(one.namesrv) as mq:
+        for topic in names:
+            one.create_topic(topic, 1)
+            for number in range(100):
+                await mq.producer().send(Message(topic, b"%d" % number))
+        for group in ("bad-group", "good-group"):
+            async for message in mq.consumer(group, "Good-topic", consume_from=sprocket.ConsumeFrom.FIRST):
+                await message.ack()
+                if message.body == b"59":
+                    break
+    config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"], 'topics = ["*-topic"]')
+    async with replicating(config), sprocket.connect(other.namesrv) as mq, asyncio.timeout(LIMIT_S):
+        while not await _committed(mq, "good-group", "Good-topic"):
+            await asyncio.sleep(0.1)
+        assert not await _committed(mq, "bad-group", "Good-topic")
 
 
 async def _committed(mq: sprocket.Connection, group: str, topic: str = "Work") -> bool:

@@ -50,3 +50,11 @@ def check_rights(outcomes: Outcomes[K, T]) -> None:
     refused = next((one for one in outcomes.values() if isinstance(one, AdminDenied)), None)
     if refused is not None and not answered(outcomes):
         raise refused
+
+
+def check_all(outcomes: Outcomes[K, T]) -> None:
+    """Raise AdminError if there is a failure: it has the text of the first one and the number of the others."""
+    failed = failures(outcomes)
+    for key, error in failed.items():
+        others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise AdminError(f"{key}: {error}{others}", error.code)
