@@ -11,6 +11,7 @@ namespaces.
 import argparse
 import asyncio
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -86,6 +87,12 @@ class Rounds:
         await self.client.close()
         for program in (*self.programs, *self.replicators):
             program.kill()
+
+    def keep(self, folder: Path) -> None:
+        """Copy the logs and stores of all hosts, as they are now, to a new folder."""
+        for program in {one.directory: one for one in (*self.programs, *self.replicators)}.values():
+            program.pause()
+            shutil.copytree(program.directory, folder / program.directory.name)
 
     def heal(self) -> None:
         """End all that goes wrong; everything runs again."""
@@ -291,7 +298,7 @@ FAULTS: Final[dict[str, Fault]] = {
 }
 
 
-async def run(directory: Path, count: int, seed: int, longest_pause_s: float, only: str) -> None:
+async def run(directory: Path, count: int, seed: int, longest_pause_s: float, only: str, kept: Path | None) -> None:
     """Play `count` rounds, each kind of fault in turn."""
     with ExitStack() as stack:
         disks = stack.enter_context(Disks(directory))
@@ -305,6 +312,10 @@ async def run(directory: Path, count: int, seed: int, longest_pause_s: float, on
                 name = names[(number - 1) % len(names)]
                 is_whole = number % len(FAULTS) == 0 or number == count
                 await rounds.play(f"{number} {name}", FAULTS[name], is_whole=is_whole)
+        except AssertionError:
+            if kept is not None:
+                rounds.keep(kept)
+            raise
         finally:
             await rounds.close()
         waits = sorted(rounds.catch_up_s)
@@ -318,12 +329,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pause", type=float, default=3.0, help="longest fault, s")
     parser.add_argument("--only", choices=["", *FAULTS], default="")
-    parser.add_argument("--directory", type=Path, help="keep logs and stores here")
+    parser.add_argument("--keep", type=Path, help="new folder for logs and stores if a round fails")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         work = run(
-            arguments.directory or Path(directory), arguments.rounds, arguments.seed, arguments.pause, arguments.only
-        )
+            Path(directory), arguments.rounds, arguments.seed, arguments.pause, arguments.only, arguments.keep
+        )  # fmt: skip
         try:
             asyncio.run(work)
         except (NoNamespaces, CannotMount) as error:
