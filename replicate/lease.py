@@ -36,13 +36,19 @@ class Lease:
         return self._clock.monotonic() < self._ends_s
 
     async def renew(self) -> None:
-        """Take or keep the lease.  The first broker that answers decides.  Raises AdminError if none does."""
+        """Take or keep the lease.  The first broker that answers and has the topic decides.
+
+        Raises AdminError if none does.
+        """
         begun_s, groups = self._clock.monotonic(), GroupAdmin(self._target.admin)
         failure = AdminError("the target has no master")
         for name, address in (await self._target.masters()).items():
             queue = MessageQueue(TOPIC, name, 0)
             try:
                 is_ours = await groups.lock(address, self._group, self.owner, queue)
+                if not is_ours and await self._target.admin.topic_config(address, TOPIC) is None:
+                    failure = AdminError(f"no master has the topic {TOPIC}: {name} has not")
+                    continue  # it came to the cluster later
             except AdminError as error:
                 failure = error
                 continue
