@@ -69,26 +69,20 @@ def message_routes(
     brokers: OtherBrokers,
 ) -> list[Route]:
     """Return the routes for producers and consumers."""
-    config, store, topics, groups, waits, clock = (
-        core.config, core.store, core.topics, core.groups, core.waits, core.clock,
-    )  # fmt: skip
+    config, store, waits, clock = core.config, core.store, core.waits, core.clock
     static, planner, intake = core.mappings.by_name, sending.planner, sending.intake
     idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
     on_reset, logical_resets = (pop.reset, pulls.reset), LogicalResets(clock)
-    offsets = OffsetProcessor(store, topics, groups, core.offsets, core.tier)
-    static_offsets = StaticOffsets(offsets, static, brokers, logical_resets)
-    resets = ResetProcessor(config, store, core.tier, topics, groups, core.consumers, core.offsets, on_reset)
+    static_offsets = StaticOffsets(OffsetProcessor(core), static, brokers, logical_resets)
     return [
         *SendProcessor(config, store, planner, intake, waits, core.flow, idempotent).routes(),
-        *ReplyProcessor(config, store, planner, core.producers, waits, clock).routes(),
-        *SendBackProcessor(config, store, topics, groups, waits, core.random_below, core.flow, core.tier).routes(),
+        *ReplyProcessor(core, planner).routes(),
+        *SendBackProcessor(core).routes(),
         *TransactionProcessor(config, transactions, waits, clock).routes(),
         *StaticPulls(pulls, static, brokers, logical_resets).routes(),
         *static_offsets.routes(),
-        *StaticResets(resets, static_offsets, static, brokers, logical_resets).routes(),
-        *ClientProcessor(
-            config, topics, groups, core.consumers, core.producers, clock, core.quotas, core.filters.sql
-        ).routes(),
+        *StaticResets(ResetProcessor(core, on_reset), static_offsets, static, brokers, logical_resets).routes(),
+        *ClientProcessor(core).routes(),
     ]
 
 
@@ -100,38 +94,16 @@ def admin_routes(
     figures: Figures,
 ) -> list[Route]:
     """Return the routes for operators."""
-    config, store, topics, groups, clock = core.config, core.store, core.topics, core.groups, core.clock
-    offsets, consumers, producers = core.offsets, core.consumers, core.producers
-    put_rates, consume_rates = traffic.put_rates, traffic.consume_rates
-
+    rates = traffic.pop_rates | traffic.broker_rates | traffic.more_rates
     return [
-        *TopicProcessor(
-            config, store, core.tier, topics, core.mappings, consumers, offsets, put_rates, registration.settle
-        ).routes(),
-        *GroupProcessor(groups, offsets, TablePages(config)).routes(),
-        *ConsumptionProcessor(
-            config,
-            store,
-            topics,
-            groups,
-            consumers=consumers,
-            offsets=offsets,
-            delay_offsets=schedule.offsets,
-            consume_rates=consume_rates,
-            clock=clock,
-            static=core.mappings.by_name,
-        ).routes(),
-        *ConnectionProcessor(config, store, topics, groups, consumers, producers, clock).routes(),
+        *TopicProcessor(core, traffic.put_rates, registration.settle).routes(),
+        *GroupProcessor(core, TablePages(core.config)).routes(),
+        *ConsumptionProcessor(core, schedule.offsets, traffic.consume_rates).routes(),
+        *ConnectionProcessor(core).routes(),
         *AdministrationProcessor(
-            config,
-            topics,
-            put_rates,
-            consume_rates,
-            traffic.pop_rates | traffic.broker_rates | traffic.more_rates,
-            clock,
-            figures,
+            core.config, core.topics, traffic.put_rates, traffic.consume_rates, rates, core.clock, figures
         ).routes(),
-        *QueryProcessor(config, store, core.tier).routes(),
-        *QueueProcessor(store, topics, consumers, core.filters).routes(),
-        *CleaningProcessor(store, topics, core.tier).routes(),
+        *QueryProcessor(core).routes(),
+        *QueueProcessor(core).routes(),
+        *CleaningProcessor(core).routes(),
     ]

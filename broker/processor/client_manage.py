@@ -6,14 +6,10 @@ Source: RocketMQ 5.3.3, `ClientManageProcessor`, `ConsumerManageProcessor`.
 import logging
 from typing import Any
 
-from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
-from broker.config.live_config import LiveConfig
-from broker.filter.sql_filter import SQL92, SqlFilters
+from broker.client.clients import Member
+from broker.core import BrokerCore
+from broker.filter.sql_filter import SQL92
 from broker.filter.subscription_filter import is_tag_type
-from broker.quota.quotas import Quotas
-from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.topic.topics import TopicTable
-from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
@@ -44,25 +40,15 @@ _LANGUAGES = {key: language.name for language in LanguageCode for key in (langua
 class ClientProcessor:
     """Handler of HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, GET_CONSUMER_LIST_BY_GROUP."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        topics: TopicTable,
-        groups: SubscriptionGroups,
-        consumers: ConsumerRegistry,
-        producers: ProducerRegistry,
-        clock: Clock,
-        quotas: Quotas,
-        sql: SqlFilters,
-    ) -> None:
-        self._sql = sql
-        self._quotas = quotas
-        self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._producers = producers
-        self._clock = clock
+    def __init__(self, core: BrokerCore) -> None:
+        self._sql = core.filters.sql
+        self._quotas = core.quotas
+        self._config = core.config
+        self._topics = core.topics
+        self._groups = core.groups
+        self._consumers = core.consumers
+        self._producers = core.producers
+        self._clock = core.clock
         # group -> fingerprint of the subscriptions in its last heartbeat
         self._fingerprints: dict[str, int] = {}
 

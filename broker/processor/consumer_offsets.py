@@ -3,9 +3,7 @@
 Source: RocketMQ 5.3.3, `ConsumerManageProcessor`, `AdminBrokerProcessor.getMaxOffset` and its neighbours.
 """
 
-from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.topic.topics import TopicTable
+from broker.core import BrokerCore
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.offset import (
@@ -23,22 +21,18 @@ from sprocket.remoting.headers.offset import (
 )
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
-from store.message_store import Boundary, MessageStore
-from store.tier.reads.tiered_reads import TieredReads
+from store.message_store import Boundary
 
 
 class OffsetProcessor:
     """Handler of QUERY and UPDATE_CONSUMER_OFFSET, GET_MIN, GET_MAX_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP and others."""
 
-    def __init__(
-        self, store: MessageStore, topics: TopicTable, groups: SubscriptionGroups, offsets: ConsumerOffsets,
-        tier: TieredReads,
-    ) -> None:  # fmt: skip
-        self._tier = tier
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+    def __init__(self, core: BrokerCore) -> None:
+        self._tier = core.tier
+        self._store = core.store
+        self._topics = core.topics
+        self._groups = core.groups
+        self._offsets = core.offsets
 
     def routes(self) -> list[Route]:
         return [

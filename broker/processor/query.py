@@ -8,7 +8,7 @@ from typing import Final
 
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
-from broker.config.live_config import LiveConfig
+from broker.core import BrokerCore
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import (
@@ -19,10 +19,8 @@ from sprocket.remoting.headers.admin import (
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
 from store.index.message_query import MessageQuery, verified_record
-from store.message_store import MessageStore
 from store.record.record import Record, decode
 from store.tier.object_store import ObjectStoreError
-from store.tier.reads.tiered_reads import TieredReads
 
 # A query finds messages that were sent right before it: max wait for the index, s.
 _CATCH_UP_S: Final = 0.5
@@ -31,10 +29,10 @@ _CATCH_UP_S: Final = 0.5
 class QueryProcessor:
     """Handler of both requests.  One search at a time runs, in a thread, so that a long one delays only queries."""
 
-    def __init__(self, config: LiveConfig, store: MessageStore, tier: TieredReads) -> None:
-        self._tier = tier
-        self._config = config
-        self._store = store
+    def __init__(self, core: BrokerCore) -> None:
+        self._tier = core.tier
+        self._config = core.config
+        self._store = core.store
         self._searching = asyncio.Lock()
 
     def routes(self) -> list[Route]:

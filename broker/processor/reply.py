@@ -10,16 +10,11 @@ a delayed message or an inner batch.
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from broker.client.clients import ProducerRegistry
-from broker.config.live_config import LiveConfig
-from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.core import BrokerCore
 from broker.message_id import host_bytes, offset_message_id
 from broker.send.planner import SendHeader, SendPlanner
-from broker.send.replies import Appended
-from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.common.logs.peer_lines import peer_lines
@@ -50,34 +45,17 @@ _NOT_STORED: Final = (names.DELAY, names.INNER_NUM, names.INNER_BASE, names.POP_
 _BUSY_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
 
 
-class ReplyStore(Protocol):
-    """Part of `MessageStore` that a reply needs."""
-
-    @property
-    def store_host(self) -> bytes: ...
-
-    def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
-
-
 class ReplyProcessor:
     """Handler of replies.  Lives in the event loop's thread; a waiting reply is an entry in a table, not a task."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store: ReplyStore,
-        planner: SendPlanner,
-        producers: ProducerRegistry,
-        waits: ConfirmWaits,
-        clock: Clock,
-    ) -> None:
-        self._config = config
-        self._store = store
+    def __init__(self, core: BrokerCore, planner: SendPlanner) -> None:
+        self._config = core.config
+        self._store = core.store
         self._planner = planner
-        self._producers = producers
-        self._waits = waits
-        self._clock = clock
-        self._tags_codes = TagsCodes(config.store.message_delay_level)
+        self._producers = core.producers
+        self._waits = core.waits
+        self._clock = core.clock
+        self._tags_codes = TagsCodes(core.config.store.message_delay_level)
         self._waiting = 0
         self._waiting_bytes = 0
 

@@ -6,18 +6,13 @@ Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.consumerSendMsgBack`, `Hoo
 """
 
 import logging
-from collections.abc import Callable
 
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
-from broker.config.live_config import LiveConfig
-from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.core import BrokerCore
 from broker.message_id import offset_message_id
-from broker.metrics.message_flow import MessageFlow
 from broker.plan.refusals import unknown_group_of_retry
-from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TIMER_NAMES
-from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.common.logs.peer_lines import peer_lines
@@ -33,10 +28,9 @@ from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, dlq_topic, ret
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Answer, Resource, Route, Traffic
 from store.config.delay_levels import parse_delay_levels
-from store.message_store import MessageStore, PendingMessage
+from store.message_store import PendingMessage
 from store.queue.consume_queue_table import is_file_name
 from store.record.record import Record, TagsCodes, decode
-from store.tier.reads.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -56,27 +50,17 @@ _STORED = (ResponseCode.SUCCESS, ResponseCode.SLAVE_NOT_AVAILABLE)
 class SendBackProcessor:
     """Handler of CONSUMER_SEND_MSG_BACK.  The response waits for the disk (SYNC_FLUSH) and slaves (SYNC_MASTER)."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: SubscriptionGroups,
-        waits: ConfirmWaits,
-        below: Callable[[int], int],
-        flow: MessageFlow,
-        tier: TieredReads,
-    ) -> None:
-        self._tier = tier
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._waits = waits
-        self._below = below
-        self._flow = flow
-        self._tags_codes = TagsCodes(config.store.message_delay_level)
-        self._max_level = len(parse_delay_levels(config.store.message_delay_level))
+    def __init__(self, core: BrokerCore) -> None:
+        self._tier = core.tier
+        self._config = core.config
+        self._store = core.store
+        self._topics = core.topics
+        self._groups = core.groups
+        self._waits = core.waits
+        self._below = core.random_below
+        self._flow = core.flow
+        self._tags_codes = TagsCodes(core.config.store.message_delay_level)
+        self._max_level = len(parse_delay_levels(core.config.store.message_delay_level))
 
     def routes(self) -> list[Route]:
         return [

@@ -7,15 +7,13 @@ import asyncio
 import logging
 from typing import Any
 
-from broker.topic.topics import TopicTable
+from broker.core import BrokerCore
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.next_turn import to_its_end
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
-from store.message_store import MessageStore
 from store.retention.queue_removal import Removal
-from store.tier.reads.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +21,10 @@ logger = logging.getLogger(__name__)
 class CleaningProcessor:
     """Handler of both requests."""
 
-    def __init__(self, store: MessageStore, topics: TopicTable, tier: TieredReads) -> None:
-        self._tier = tier
-        self._store = store
-        self._topics = topics
+    def __init__(self, core: BrokerCore) -> None:
+        self._tier = core.tier
+        self._store = core.store
+        self._topics = core.topics
 
     def routes(self) -> list[Route]:
         """The routes of this processor."""

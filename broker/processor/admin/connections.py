@@ -9,12 +9,9 @@ import logging
 
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
-from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
-from broker.config.live_config import LiveConfig
+from broker.client.clients import Member
+from broker.core import BrokerCore
 from broker.message_id import decode_offset_message_id
-from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.topic.topics import TopicTable
-from sprocket.common.clock import Clock
 from sprocket.common.errors import ProtocolError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import (
@@ -42,7 +39,6 @@ from sprocket.remoting.headers.client import (
 )
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Resource, Route, Steps
-from store.message_store import MessageStore
 from store.record.record import Record, decode
 
 logger = logging.getLogger(__name__)
@@ -58,23 +54,14 @@ _FIRST_STATUS_VERSION = 28
 class ConnectionProcessor:
     """Handler of lists of connections and of forwarded requests."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: SubscriptionGroups,
-        consumers: ConsumerRegistry,
-        producers: ProducerRegistry,
-        clock: Clock,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._producers = producers
-        self._clock = clock
+    def __init__(self, core: BrokerCore) -> None:
+        self._config = core.config
+        self._store = core.store
+        self._topics = core.topics
+        self._groups = core.groups
+        self._consumers = core.consumers
+        self._producers = core.producers
+        self._clock = core.clock
 
     def routes(self) -> list[Route]:
         code, group, cluster = RequestCode, Resource.GROUP, Resource.CLUSTER

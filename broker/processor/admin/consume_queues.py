@@ -5,9 +5,7 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.queryConsumeQueue`.
 
 from typing import Final
 
-from broker.client.clients import ConsumerRegistry
-from broker.filter.consumer_filters import ConsumerFilters
-from broker.topic.topics import TopicTable
+from broker.core import BrokerCore
 from sprocket.remoting.bodies.consumption import ConsumeQueueData, QueryConsumeQueueResponseBody
 from sprocket.remoting.codec.fastjson import dumps, in_steps
 from sprocket.remoting.codec.pretty_json import pretty
@@ -16,7 +14,6 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import QueryConsumeQueueRequestHeader
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Resource, Route, Steps
-from store.message_store import MessageStore
 
 # Max entries of one response; a request for more gets the first ones.
 _MAX_ENTRIES: Final = 10_000
@@ -27,13 +24,11 @@ _NO_FILTER: Final = "null"
 class QueueProcessor:
     """Handler of QUERY_CONSUME_QUEUE."""
 
-    def __init__(
-        self, store: MessageStore, topics: TopicTable, consumers: ConsumerRegistry, filters: ConsumerFilters
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._consumers = consumers
-        self._filters = filters
+    def __init__(self, core: BrokerCore) -> None:
+        self._store = core.store
+        self._topics = core.topics
+        self._consumers = core.consumers
+        self._filters = core.filters
 
     def routes(self) -> list[Route]:
         return [

@@ -8,15 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from broker.client.clients import ConsumerRegistry
-from broker.config.live_config import LiveConfig
+from broker.core import BrokerCore
 from broker.metrics.statistics import RateWindow
-from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.schedule import DelayOffsets
-from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
-from broker.topic.topics import TopicTable
-from sprocket.common.clock import Clock
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.consumption import ConsumeStatsList, QueryCorrectionOffsetBody
 from sprocket.remoting.bodies.stats import (
@@ -40,7 +34,6 @@ from sprocket.remoting.headers.admin import (
 )
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
-from store.message_store import MessageStore
 
 _TOPIC_SEPARATOR = ";"
 _GROUP_SEPARATOR = ","
@@ -50,30 +43,17 @@ _LONG_MAX = (1 << 63) - 1
 class ConsumptionProcessor:
     """Handler of statistics of consumption."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: SubscriptionGroups,
-        *,
-        consumers: ConsumerRegistry,
-        offsets: ConsumerOffsets,
-        delay_offsets: DelayOffsets,
-        consume_rates: RateWindow,
-        clock: Clock,
-        static: StaticTopics = NO_STATIC_TOPICS,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._offsets = offsets
+    def __init__(self, core: BrokerCore, delay_offsets: DelayOffsets, consume_rates: RateWindow) -> None:
+        self._config = core.config
+        self._store = core.store
+        self._topics = core.topics
+        self._groups = core.groups
+        self._consumers = core.consumers
+        self._offsets = core.offsets
         self._delay_offsets = delay_offsets
         self._consume_rates = consume_rates
-        self._clock = clock
-        self._static = static
+        self._clock = core.clock
+        self._static = core.mappings.by_name
 
     def routes(self) -> list[Route]:
         code, group, cluster = RequestCode, Resource.GROUP, Resource.CLUSTER

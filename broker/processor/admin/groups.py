@@ -4,9 +4,8 @@ Source: RocketMQ 5.3.3, `AdminBrokerProcessor.updateAndCreateSubscriptionGroup` 
 """
 
 from acl.visible_names import only_visible
+from broker.core import BrokerCore
 from broker.names import illegal_group, illegal_new_group
-from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.table_pages import TablePages
 from sprocket.common.errors import RequestError
 from sprocket.common.next_turn import to_its_end
@@ -34,9 +33,9 @@ _MAX_RETRY_QUEUE_NUMS = 1024
 class GroupProcessor:
     """Handler to create, delete and describe consumer groups."""
 
-    def __init__(self, groups: SubscriptionGroups, offsets: ConsumerOffsets, pages: TablePages) -> None:
-        self._groups = groups
-        self._offsets = offsets
+    def __init__(self, core: BrokerCore, pages: TablePages) -> None:
+        self._groups = core.groups
+        self._offsets = core.offsets
         self._pages = pages
 
     def routes(self) -> list[Route]:

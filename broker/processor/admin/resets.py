@@ -11,11 +11,8 @@ import logging
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
-from broker.client.clients import ConsumerGroup, ConsumerRegistry
-from broker.config.live_config import LiveConfig
-from broker.offset.consumer_offsets import ConsumerOffsets
-from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.topic.topics import TopicTable
+from broker.client.clients import ConsumerGroup
+from broker.core import BrokerCore
 from broker.upkeep.renewed_topics import ResetListener
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
@@ -30,9 +27,7 @@ from sprocket.remoting.headers.admin import CloneGroupOffsetRequestHeader
 from sprocket.remoting.headers.offset import NO_OFFSET, ResetOffsetRequestHeader
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, Answer, Resource, Route, Steps
-from store.message_store import MessageStore
 from store.queue.get_result import Boundary
-from store.tier.reads.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -45,24 +40,14 @@ _CPP: Final = ("CPP", str(int(LanguageCode.CPP)))
 class ResetProcessor:
     """Handler of resets and of copies of offsets, in physical queues; `StaticResets` moves groups in logical ones."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store: MessageStore,
-        tier: TieredReads,
-        topics: TopicTable,
-        groups: SubscriptionGroups,
-        consumers: ConsumerRegistry,
-        offsets: ConsumerOffsets,
-        on_reset: Sequence[ResetListener] = (),
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._tier = tier
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._offsets = offsets
+    def __init__(self, core: BrokerCore, on_reset: Sequence[ResetListener]) -> None:
+        self._config = core.config
+        self._store = core.store
+        self._tier = core.tier
+        self._topics = core.topics
+        self._groups = core.groups
+        self._consumers = core.consumers
+        self._offsets = core.offsets
         self._on_reset = on_reset
 
     def routes(self) -> list[Route]:

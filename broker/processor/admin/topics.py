@@ -11,16 +11,13 @@ import msgspec
 
 from acl.visible_names import only_visible
 from broker.attributes import parse_changes
-from broker.client.clients import ConsumerRegistry
-from broker.config.live_config import LiveConfig
+from broker.core import BrokerCore
 from broker.metrics.statistics import RateWindow
 from broker.names import illegal_topic
-from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.admin.cleaning import remove_queues
 from broker.table_pages import TablePages
 from broker.topic.namespace_topics import planned
-from broker.topic.topic_queue_mappings import TopicQueueMappings, check_detail, merged
-from broker.topic.topics import TopicTable
+from broker.topic.topic_queue_mappings import check_detail, merged
 from sprocket.common import limits
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
@@ -48,8 +45,6 @@ from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 from sprocket.static_topic.item_checks import MappingError
-from store.message_store import MessageStore
-from store.tier.reads.tiered_reads import TieredReads
 
 logger = logging.getLogger(__name__)
 
@@ -59,29 +54,18 @@ _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 class TopicProcessor:
     """Handler to create, delete and describe topics."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store: MessageStore,
-        tier: TieredReads,
-        topics: TopicTable,
-        mappings: TopicQueueMappings,
-        consumers: ConsumerRegistry,
-        offsets: ConsumerOffsets,
-        put_rates: RateWindow,
-        settle: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, core: BrokerCore, put_rates: RateWindow, settle: Callable[[], Awaitable[None]]) -> None:
         """`settle` waits until name servers have the changes."""
-        self._config = config
-        self._store = store
-        self._tier = tier
-        self._topics = topics
-        self._mappings = mappings
-        self._consumers = consumers
-        self._offsets = offsets
+        self._config = core.config
+        self._store = core.store
+        self._tier = core.tier
+        self._topics = core.topics
+        self._mappings = core.mappings
+        self._consumers = core.consumers
+        self._offsets = core.offsets
         self._put_rates = put_rates
         self._settle = settle
-        self._pages = TablePages(config)
+        self._pages = TablePages(core.config)
         # Held while a topic and its mapping change, which are two files.
         self._changing = asyncio.Lock()
 
