@@ -5,7 +5,6 @@ Source: RocketMQ 5.3.3, `CommitLog`, `DefaultAppendMessageCallback`.
 
 import logging
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -246,48 +245,6 @@ class CommitLog:
             self._view = located[0].view
             self._view_start = offset - located[1]
             self._view_end = self._view_start + self.segment_bytes
-
-    def slices_of(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
-        """Return slices of records in ascending order, neighbours joined; None if one is not in the log."""
-        if offsets[-1] + sizes[-1] > self.wrote_offset:
-            return None
-        slices: list[memoryview] = []
-        view, base, segment_end = self._view, self._view_start, self._view_end
-        start = end = offsets[0]
-        if base <= start and offsets[-1] + sizes[-1] <= segment_end:
-            # The common case: all are in the segment that was read last, so its bounds are not checked for each.
-            for offset, size in zip(offsets, sizes, strict=True):
-                if offset != end:
-                    if not start < end < offset:
-                        break
-                    slices.append(view[start - base : end - base])
-                    start = offset
-                end = offset + size
-            else:
-                if start < end <= segment_end:
-                    slices.append(view[start - base : end - base])
-                    return slices
-        return self._slices_across(offsets, sizes)
-
-    def _slices_across(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview] | None:
-        """Do `slices_of` for records in several segments, or with wrong offsets."""
-        slices: list[memoryview] = []
-        view, base, segment_end = self._view, self._view_start, self._view_end
-        start = end = -1
-        for offset, size in zip(offsets, sizes, strict=True):
-            if offset == end and end + size <= segment_end:
-                end += size
-                continue
-            if end > 0:
-                slices.append(view[start - base : end - base])
-            start, end = offset, offset + size
-            if not base <= start < end <= segment_end:
-                self._turn_to(offset)
-                view, base, segment_end = self._view, self._view_start, self._view_end
-                if not base <= start < end <= segment_end:
-                    return None
-        slices.append(view[start - base : end - base])
-        return slices
 
     def record_at(self, offset: int, size_bytes: int | None = None) -> memoryview | None:
         """Return the record at `offset`; its size is read from the log if not given.  None if there is none."""

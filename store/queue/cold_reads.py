@@ -19,7 +19,7 @@ from store.log.commit_log import CommitLog
 from store.queue.consume_queue import BLANK_SIZE
 from store.queue.logic_queue import LogicQueue
 from store.queue.multi_dispatch import places
-from store.record.checksum import SEAL_BYTES, crc32, seal, seals
+from store.record.checksum import SEAL_BYTES, crc32, seals
 from store.record.record import Record, decode
 
 _log = logging.getLogger(__name__)
@@ -33,12 +33,6 @@ _MAX_KNOWN: Final = 4096
 def _head_and_seal(size: int) -> Callable[[memoryview, int], tuple[Any, ...]]:
     """Return a function that gives the fields of `_HEAD` and the seal of a record of `size` bytes."""
     return struct.Struct(f"{_HEAD.format}{size - _HEAD.size - SEAL_BYTES}x{SEAL_BYTES}s").unpack_from
-
-
-@lru_cache(maxsize=1024)
-def _parts_of(size: int) -> Callable[[memoryview, int], tuple[Any, ...]]:
-    """Return a function that splits a record of `size` bytes before its seal, faster than two slices."""
-    return struct.Struct(f"{size - SEAL_BYTES}s{SEAL_BYTES}s").unpack_from
 
 
 class ColdReads:
@@ -69,26 +63,21 @@ class ColdReads:
         """
         if self._are_sealed(queue, starts, physical_offsets, sizes):
             return len(sizes)
-        magic, queue_id, head_of = queue.magic, queue.queue_id, _HEAD.unpack_from
         view, base, end = _EMPTY, 0, 0
         for number, (start, offset, size) in enumerate(zip(starts, physical_offsets, sizes, strict=True)):
             if not base <= offset < end:
                 view, base, end = self._log.segment_at(offset)
             if base <= offset < end:
                 at = offset - base
-                if MIN_RECORD_BYTES <= size <= end - offset and head_of(view, at) == (
-                    size, magic, queue_id, start, offset
-                ):  # fmt: skip
-                    sealed, tail = _parts_of(size)(view, at)
-                    if tail == seal(crc32(sealed) & CRC_MASK):
-                        continue
                 reason = self._damage(view[at : at + max(size, 0)], size, offset, (queue, start))
             elif self._is_given_up(queue, start, offset):
                 continue
             else:
                 reason = f"the queue's entry names physical offset {offset}, where the log has nothing"
             if reason:
-                error = self._met(offset, reason, f"topic {queue.topic}, queue {queue_id}, queue offset {start}, ")
+                error = self._met(
+                    offset, reason, f"topic {queue.topic}, queue {queue.queue_id}, queue offset {start}, "
+                )
                 if not number:
                     raise error
                 return number

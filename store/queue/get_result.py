@@ -30,8 +30,8 @@ class Boundary(Enum):
 class GetResult(msgspec.Struct, gc=False):
     """Messages of one read.
 
-    `slices` hold the records in order: parts of the log's mapping, or a copy if the records are small and scattered.
-    Adjacent records are one slice.  They stay valid while they are referenced.  `suggest_slave`: the reader lags so far
+    `slices` hold the records in order, as parts of the log's mapping; adjacent records are one slice.  They stay valid
+    while they are referenced.  `suggest_slave`: the reader lags so far
     that memory probably does not hold the records.
     """
 

@@ -7,25 +7,24 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.flow.joined_buffers import JOIN_BYTES
 from store.config.store_config import StoreConfig
 from store.layout import BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.log.commit_log import CommitLog
 from store.queue.cold_reads import ColdReads
-from store.queue.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
-from store.queue.gathered import gathered
+from store.queue.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue
 from store.queue.get_result import GetResult, GetStatus
 from store.queue.kept_values import KeptValues
 from store.queue.logic_queue import LogicQueue
-from store.queue.record_filter import RecordFilter, engine
+from store.queue.record_filter import RecordFilter
 
 # Returns for the tags codes (int64) of some entries which of them match.
 TagsFilter: TypeAlias = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
 MessageFilter: TypeAlias = TagsFilter | RecordFilter
 
 _MIN_PULL_BYTES: Final = 100
-_MAX_PULL_BYTES: Final = 128 * 1024 * 1024
-_FAST_MAX_MESSAGES: Final = 1024
+# Max entries that one read looks at.
+_MAX_ENTRIES: Final = 1024
+_EMPTY: Final = memoryview(b"")
 _FOUND: Final = GetStatus.FOUND
 
 
@@ -88,43 +87,9 @@ class QueueReader:
         available = found[2]
         if matches is not None:
             return self._get_matching(queue, offset, max_messages, max_bytes, matches, available)
-        records = self._gathered(queue, offset, max_offset, found, max_messages, max_bytes)
-        if records is not None:
-            count, size_bytes, last, slices = records
-            self.found_times += 1
-            self.transferred_messages += count
-            is_far = self._is_far(last)
-            return GetResult(_FOUND, offset + count, min_offset, max_offset, slices, count, size_bytes, is_far)
-        count = min(max(1, max_messages), available, max_offset - offset)
+        count = min(max(1, max_messages), _MAX_ENTRIES, available, max_offset - offset)
         entries, starts = queue.entries(offset, count), range(offset, offset + count)
         return self._collect(queue, starts, entries, offset + count, max_messages, max_bytes)
-
-    def _gathered(
-        self,
-        queue: ConsumeQueue,
-        offset: int,
-        max_offset: int,
-        found: tuple[memoryview, int, int],
-        max_messages: int,
-        max_bytes: int,
-    ) -> tuple[int, int, int, list[memoryview]] | None:
-        """Return number, bytes, last physical offset and slices of the messages from `offset` on; `view_at` `found` it.
-
-        The common case: all requested messages exist, are within the limits, and lie in one segment.  Else None.
-        """
-        view, position, available = found
-        log = self._log
-        first = ENTRY.unpack_from(view, position)[0]
-        max_count, max_transfer_bytes = self._limits(first)
-        count = min(max_messages, max_count, available, max_offset - offset, _FAST_MAX_MESSAGES)
-        if count <= 0 or offset < queue.cold_end or first < self.cold.end_offset:
-            return None
-        segment, base, end = log.segment_at(first)
-        records = gathered(
-            view, position, count, segment, base, min(end, log.wrote_offset), min(max_bytes, max_transfer_bytes),
-            JOIN_BYTES,
-        )  # fmt: skip
-        return None if records is None else (count, *records)
 
     def _no_file(self, queue: LogicQueue, offset: int) -> GetResult:
         """Return a result that skips a missing file within the bounds of the queue."""
@@ -158,60 +123,16 @@ class QueueReader:
         entries = queue.entries(offset, count)
         if isinstance(matches, RecordFilter):
             wanted, scanned = self._wanted(queue, offset, entries, matches, limit)
-            found = self._copied(queue, offset, entries, wanted, scanned, max_bytes) if wanted else None
-            if found is None:
-                starts = [offset + number for number in wanted]
-                found = self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
-            return self._seen_to(found, offset, entries)
+            starts = [offset + number for number in wanted]
+            result = self._collect(queue, starts, entries[wanted], offset + scanned, limit, max_bytes)
+            return self._seen_to(result, offset, entries)
         chosen = np.flatnonzero(matches(entries["tags_code"].astype(np.int64)))
         # With too few matches, the next read begins after all searched entries; else after the last match.
         scanned = count if len(chosen) <= limit else int(chosen[limit])
         chosen = chosen[:limit]
-        if len(chosen) and chosen[-1] - chosen[0] == len(chosen) - 1:
-            found = self._neighbours(queue, offset + int(chosen[0]), len(chosen), offset + scanned, max_bytes)
-            if found is not None:
-                return self._seen_to(found, offset, entries)
         starts = (chosen + offset).tolist()
         result = self._collect(queue, starts, entries[chosen], offset + scanned, limit, max_bytes)
         return self._seen_to(result, offset, entries)
-
-    def _neighbours(
-        self, queue: ConsumeQueue, offset: int, count: int, next_offset: int, max_bytes: int
-    ) -> GetResult | None:
-        """Return the `count` messages from `offset` on, each of them wanted; None if `_collect` must read them."""
-        found = queue.view_at(offset)
-        records = found and self._gathered(queue, offset, offset + count, found, count, max_bytes)
-        if not records or records[0] < count:
-            return None
-        _, size_bytes, last, slices = records
-        return self._found(queue, next_offset, slices, count, size_bytes, last)
-
-    def _copied(
-        self,
-        queue: LogicQueue,
-        offset: int,
-        entries: npt.NDArray[np.void],
-        wanted: list[int],
-        scanned: int,
-        max_bytes: int,
-    ) -> GetResult | None:
-        """Return the records of the `wanted` entries, copied by the compiled engine.
-
-        None if `_collect` must read them: they are in several segments, are checked at each read, or exceed a limit.
-        """
-        if engine is None or offset + wanted[0] < queue.cold_end:
-            return None
-        log, first = self._log, int(entries["physical_offset"][wanted[0]])
-        max_count, max_transfer_bytes = self._limits(first)
-        if first < self.cold.end_offset or len(wanted) > max_count:
-            return None
-        segment, base, end = log.segment_at(first)
-        max_bytes = min(max_bytes, max_transfer_bytes, JOIN_BYTES)
-        found = engine.gathered(entries, wanted, segment, base, min(end, log.wrote_offset), max_bytes)
-        if found is None:
-            return None
-        size_bytes, last, copy = found
-        return self._found(queue, offset + scanned, [memoryview(copy)], len(wanted), size_bytes, last)
 
     def _seen_to(self, result: GetResult, offset: int, entries: npt.NDArray[np.void]) -> GetResult:
         """Return `result`, which suggests a slave if the last searched of `entries` (from `offset` on) is far back."""
@@ -313,10 +234,10 @@ class QueueReader:
         max_bytes: int,
         counts: Sequence[int] | None = None,
     ) -> GetResult:
-        """Collect the records of `entries` until a limit is reached.
+        """Return the records of `entries` up to a limit, without those that the log no longer has.
 
         Entry i begins at queue offset ``starts[i]`` and holds ``counts[i]`` messages; without `counts`, one.  If all
-        are collected, the next read begins at `next_offset`.
+        are taken, the next read begins at `next_offset`.
         """
         if counts is None:
             counts = [1] * len(entries)
@@ -327,102 +248,81 @@ class QueueReader:
             entries, starts, counts = entries[kept], [starts[k] for k in kept], [counts[k] for k in kept]
         physical_offsets: list[int] = entries["physical_offset"].tolist()
         sizes: list[int] = entries["size"].tolist()
-        if not sizes:
-            return self._answer(queue, next_offset, _Collected(self._log, max_bytes))
-        max_count, max_transfer_bytes = self._limits(physical_offsets[0])
-        max_messages = max(1, max_messages)
-        if starts[0] < queue.cold_end or physical_offsets[0] < self.cold.end_offset:
-            wanted = min(max_count, len(sizes))
-            good = self.cold.good_prefix(queue, starts[:wanted], physical_offsets[:wanted], sizes[:wanted])
-            if good < wanted:
-                next_offset, counts = starts[good], counts[:good]
-                physical_offsets, sizes = physical_offsets[:good], sizes[:good]
-        count, size_bytes = sum(counts), sum(sizes)
-        if count <= min(max_count, max_messages) and size_bytes <= min(max_bytes, max_transfer_bytes):
-            slices = self._log.slices_of(physical_offsets, sizes)
-            if slices is not None:
-                return self._found(queue, next_offset, slices, count, size_bytes, physical_offsets[-1])
-        collected = _Collected(self._log, max(max_bytes, _MIN_PULL_BYTES))
-        for number, size in enumerate(sizes):
-            is_enough = collected.count >= max_count or collected.count + counts[number] > max_messages
-            if collected.count and (is_enough or collected.has_no_room(size, max_transfer_bytes)):
-                next_offset = starts[number - 1] + counts[number - 1] if is_enough else starts[number]
-                break
-            collected.add(physical_offsets[number], size, counts[number])
-        return self._answer(queue, next_offset, collected)
-
-    def _found(
-        self,
-        queue: LogicQueue,
-        next_offset: int,
-        slices: list[memoryview],
-        count: int,
-        size_bytes: int,
-        last_physical_offset: int,
-    ) -> GetResult:
-        self.found_times += 1
-        self.transferred_messages += count
-        is_far = self._is_far(last_physical_offset)
+        taken = _Taken()
+        if sizes:
+            max_count, max_transfer_bytes = self._limits(physical_offsets[0])
+            if starts[0] < queue.cold_end or physical_offsets[0] < self.cold.end_offset:
+                wanted = min(max_count, len(sizes))
+                good = self.cold.good_prefix(queue, starts[:wanted], physical_offsets[:wanted], sizes[:wanted])
+                if good < wanted:
+                    next_offset, sizes = starts[good], sizes[:good]
+            limits = max_count, max(1, max_messages), min(max(max_bytes, _MIN_PULL_BYTES), max_transfer_bytes)
+            stop, is_enough = taken.take(self._log, physical_offsets, sizes, counts, *limits)
+            if stop < len(sizes):
+                next_offset = starts[stop - 1] + counts[stop - 1] if is_enough else starts[stop]
+        if taken.count:
+            self.found(1, taken.count)
+            status = _FOUND
+        else:
+            self.missed(1)
+            status = GetStatus.MESSAGE_WAS_REMOVING if taken.is_missing else GetStatus.NO_MATCHED_MESSAGE
+        is_far = (taken.count > 0 or taken.is_missing) and self._is_far(taken.last_offset)
         return GetResult(
-            _FOUND, next_offset, queue.min_offset, queue.max_offset, slices, count, size_bytes, is_far
+            status, next_offset, queue.min_offset, queue.max_offset, taken.slices, taken.count, taken.size_bytes, is_far
         )  # fmt: skip
 
-    def _answer(self, queue: LogicQueue, next_offset: int, collected: "_Collected") -> GetResult:
-        if collected.count:
-            return self._found(
-                queue,
-                next_offset,
-                collected.slices(),
-                collected.count,
-                collected.size_bytes,
-                collected.last_physical_offset,
-            )
-        self.missed_times += 1
-        status = GetStatus.MESSAGE_WAS_REMOVING if collected.missing else GetStatus.NO_MATCHED_MESSAGE
-        is_far = collected.missing and self._is_far(collected.last_physical_offset)
-        return GetResult(status, next_offset, queue.min_offset, queue.max_offset, [], 0, 0, is_far)
 
+class _Taken:
+    """Records of one read, as slices of the log's mapping: neighbours in the log are one slice."""
 
-class _Collected:
-    """Records of one read; neighbours in the log are joined to one run."""
+    __slots__ = ("count", "is_missing", "last_offset", "size_bytes", "slices")
 
-    def __init__(self, log: CommitLog, max_bytes: int) -> None:
-        self._log = log
-        self._max_bytes = max_bytes
-        # (start, end) in the log.  Runs do not cross a segment's end, because a segment ends with a blank.
-        self._runs: list[tuple[int, int]] = []
-        self._skip_until = -1
+    def __init__(self) -> None:
+        self.slices: list[memoryview] = []
         self.count = 0
         self.size_bytes = 0
-        self.missing = False
-        self.last_physical_offset = 0
+        # Whether the log no longer has one of the records.
+        self.is_missing = False
+        # Physical offset of the last record, whether the log has it or not.
+        self.last_offset = 0
 
-    def has_no_room(self, size: int, max_bytes: int) -> bool:
-        """Return whether a record of `size` bytes would exceed `max_bytes` or the reader's limit."""
-        return self.size_bytes + size > min(max_bytes, self._max_bytes)
-
-    def add(self, physical_offset: int, size: int, messages: int) -> None:
-        """Add the record if the log has it, else note that it is gone."""
-        self.last_physical_offset = physical_offset
-        if physical_offset < self._skip_until:
-            self.missing = True
-            return
-        if self._log.slice_at(physical_offset, size) is None:
-            self.missing = True
-            self._skip_until = self._log.segment_end(physical_offset)
-            return
-        self._skip_until = -1
-        self.count += messages
-        self.size_bytes += size
-        if self._runs and self._runs[-1][1] == physical_offset:
-            self._runs[-1] = (self._runs[-1][0], physical_offset + size)
-        else:
-            self._runs.append((physical_offset, physical_offset + size))
-
-    def slices(self) -> list[memoryview]:
-        """Return the runs as parts of the mapping."""
-        pieces = (self._log.slice_at(start, end - start) for start, end in self._runs)
-        return [piece for piece in pieces if piece is not None]
+    def take(
+        self, log: CommitLog, offsets: Sequence[int], sizes: Sequence[int], counts: Sequence[int],
+        max_count: int, max_messages: int, max_bytes: int,
+    ) -> tuple[int, bool]:  # fmt: skip
+        """Take records up to a limit.  Return the number of the next one, and whether there are enough messages."""
+        segment, base, end = _EMPTY, 0, 0
+        # Neighbours that are no slice yet, and where the part of the log ends that is gone.
+        run_at = run_end = gone_end = count = size_bytes = 0
+        stop, is_enough = len(sizes), False
+        for number, size in enumerate(sizes):
+            is_enough = count >= max_count or count + counts[number] > max_messages
+            if count and (is_enough or size_bytes + size > max_bytes):
+                stop = number
+                break
+            offset = self.last_offset = offsets[number]
+            if offset < gone_end:
+                self.is_missing = True
+                continue
+            if offset != run_end or offset + size > end:
+                if run_at < run_end:
+                    self.slices.append(segment[run_at - base : run_end - base])
+                if not base <= offset < end:
+                    segment, base, end = log.segment_at(offset)
+                    end = min(end, log.wrote_offset)
+                run_at = run_end = offset
+                if size <= 0 or not base <= offset <= end - size:
+                    # With this record, the rest of its segment is gone.
+                    self.is_missing, gone_end = True, log.segment_end(offset)
+                    continue
+            gone_end = 0
+            run_end += size
+            count += counts[number]
+            size_bytes += size
+        if run_at < run_end:
+            self.slices.append(segment[run_at - base : run_end - base])
+        self.count, self.size_bytes = count, size_bytes
+        return stop, is_enough
 
 
 def _outside(offset: int, min_offset: int, max_offset: int, reported_min_offset: int) -> GetResult:

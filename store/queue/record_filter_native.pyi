@@ -16,7 +16,3 @@ class ValueChooser:
     def choose(
         self, entries: Any, segment: memoryview, base: int, end: int, limit: int, block: ValueBlock, at: int
     ) -> tuple[list[int], int]: ...
-
-def gathered(
-    entries: Any, numbers: list[int], segment: memoryview, base: int, end: int, max_bytes: int
-) -> tuple[int, int, bytes] | None: ...

@@ -7,7 +7,7 @@ because reading them again costs much more: they are spread over the log.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy, memset
@@ -285,45 +285,3 @@ cdef bint read_values(const uint8_t *at, int64_t size, const uint8_t **names, co
             memcpy(key.octets + used, values[i], sizes[i])
             used += sizes[i]
     return True
-
-
-def gathered(entries, list numbers not None, segment, int64_t base, int64_t end, int64_t max_bytes):
-    """Return size and last physical offset of the records of the entries with these ascending `numbers`, and a copy.
-
-    None unless all lie within the bounds of `choose` in ascending order, with at most `max_bytes`.
-    """
-    cdef Py_buffer queue, log
-    PyObject_GetBuffer(entries, &queue, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(segment, &log, PyBUF_SIMPLE)
-        try:
-            if base < 0 or base > end or end - base > log.len:
-                return None
-            return copied(<const QueueEntry *> queue.buf, queue.len // <Py_ssize_t> sizeof(QueueEntry), numbers,
-                          Segment(<const uint8_t *> log.buf, base, end), max_bytes)
-        finally:
-            PyBuffer_Release(&log)
-    finally:
-        PyBuffer_Release(&queue)
-
-
-cdef tuple copied(const QueueEntry *entries, Py_ssize_t count, list numbers, Segment bounds, int64_t max_bytes):
-    cdef int64_t offset = 0, size, size_bytes = 0, lowest = bounds.base
-    cdef Py_ssize_t number
-    for number in numbers:
-        if not 0 <= number < count:
-            return None
-        offset, size = from_big64(entries[number].physical_offset), from_big32(entries[number].size)
-        if offset < lowest or not is_inside(offset, size, &bounds):
-            return None
-        lowest = offset + size
-        size_bytes += size
-    if not size_bytes or size_bytes > max_bytes:
-        return None
-    cdef bytes copy = PyBytes_FromStringAndSize(NULL, size_bytes)
-    cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(copy)
-    for number in numbers:
-        size = from_big32(entries[number].size)
-        memcpy(to, bounds.octets + (from_big64(entries[number].physical_offset) - bounds.base), size)
-        to += size
-    return size_bytes, offset, copy

@@ -2,12 +2,10 @@
 
 import random
 import struct
-from itertools import pairwise
 from typing import Final
 from zlib import crc32
 
 from sprocket.remoting.message.properties import find_last
-from store.layout import CONSUME_QUEUE_UNIT_BYTES
 from store.queue.record_filter import RecordFilter
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
@@ -64,12 +62,6 @@ def compare_choices(entries: bytes, segment: bytes, end: int, names: tuple[bytes
         searched += 1
     for _ in range(2):
         assert chooser.choose(entries, view, BASE, end, limit, block, at) == (expected, searched)
-    if expected:
-        found = compiled.gathered(entries, expected, view, BASE, end, 1 << 20)
-        places = [ENTRY.unpack_from(entries, number * CONSUME_QUEUE_UNIT_BYTES)[:2] for number in expected]
-        in_order = all(one[0] + one[1] <= two[0] for one, two in pairwise(places))
-        parts = b"".join(segment[offset - BASE : offset - BASE + size] for offset, size in places)
-        assert found == ((len(parts), places[-1][0], parts) if in_order else None)
 
 
 def filter_twins(data: bytes) -> None:
@@ -102,8 +94,6 @@ def filter_twins(data: bytes) -> None:
         (0, 0, 1 << 60),
     ):
         assert chooser.choose(entries, memoryview(data), base, end, 5, block, at) == ([], 0)
-    for numbers in ([1 << 40], [-1], []):
-        assert compiled.gathered(entries, numbers, memoryview(segment), BASE, BASE + len(segment), 1 << 20) is None
 
 
 _SEEDS: Final = [record_of(random.Random(seed)) for seed in range(6)]

