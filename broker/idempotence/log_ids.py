@@ -8,8 +8,6 @@ it waits: its copies do not have the id (`store/timer`, `broker/timer`).
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
-
 from broker.idempotence.id_window import FirstSend
 from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import (
@@ -30,7 +28,6 @@ from sprocket.remoting.message.topic_names import (
     TIMER_TOPIC,
 )
 from store.scan.record_batch import RecordBatch
-from store.scan.value_scan import ValueScan
 
 NAME: Final = encoded_name(IDEMPOTENCE_ID)
 UNIQUE_KEY_NAME: Final = encoded_name(UNIQ_KEY)
@@ -41,7 +38,6 @@ MAX_ID_BYTES: Final = 128
 _REAL_TOPIC: Final = encoded_name(REAL_TOPIC)
 _REAL_QUEUE_ID: Final = encoded_name(REAL_QUEUE_ID)
 _OUT_MS: Final = encoded_name(TIMER_OUT_MS)
-_SCAN: Final = ValueScan(NAME)
 _COPIES: Final = (RETRY_PREFIX, SYSTEM_TOPIC_PREFIX)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 
@@ -76,12 +72,8 @@ def ids_in(batch: RecordBatch, end_offset: int) -> Iterator[tuple[str, str, Firs
 
     The topic is the one that the message was sent to.
     """
-    if not len(batch):
-        return
-    positions = batch.positions
-    found = np.flatnonzero(_SCAN.keys(batch.data, batch.properties_at, positions + batch.sizes))
-    for record in found.tolist():
-        physical_offset = batch.base + int(positions[record])
+    for record in batch.records_with(NAME):
+        physical_offset = batch.base + int(batch.positions[record])
         if physical_offset >= end_offset:
             continue
         stored_topic = batch.topics[batch.topic_index[record]]

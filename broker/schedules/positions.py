@@ -8,8 +8,6 @@ noted offset to its end.  Senders cannot set the property: brokers drop it (`bro
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from broker.schedules.schedule_table import ScheduleTable
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.files.saved_table import SavedTable
@@ -18,10 +16,8 @@ from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import INNER_SCHEDULE, VALUE_END_BYTES, encoded_name, find_last
 from store.scan.record_batch import RecordBatch
-from store.scan.value_scan import ValueScan
 
 _NAME: Final = encoded_name(INNER_SCHEDULE)
-_SCAN: Final = ValueScan(_NAME)
 # So much log without a fired message is noted, too; else the next start would read it.
 _NOTED_BYTES: Final = 256 * 1024 * 1024
 
@@ -46,10 +42,7 @@ def _read(value: bytes) -> Fired | None:
 
 def fired_in(batch: RecordBatch) -> Iterator[Fired]:
     """Yield what the messages of `batch` say.  Copies, such as those of retries, say the same again."""
-    if not len(batch):
-        return
-    ends = batch.positions + batch.sizes
-    for record in np.flatnonzero(_SCAN.keys(batch.data, batch.properties_at, ends)).tolist():
+    for record in batch.records_with(_NAME):
         value = find_last(batch.properties(record), _NAME)
         fired = None if value is None else _read(value)
         if fired is not None:

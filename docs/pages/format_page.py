@@ -322,7 +322,7 @@ def example_index(record: bytes) -> bytes:
     assert isinstance(decoded, Record)
     with tempfile.TemporaryDirectory() as folder:
         index = IndexRebuild(Path(folder), _SLOTS, _CAPACITY)
-        index.add(batch_of(decoded, memoryview(record)))
+        index.add(batch_of([decoded], memoryview(record), decoded.physical_offset))
         index.finish()
         [path] = Path(folder).iterdir()
         content = path.read_bytes()

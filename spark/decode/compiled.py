@@ -72,7 +72,7 @@ class CompiledRecords:
         return values
 
     def crcs_hold(self) -> npt.NDArray[np.bool_]:
-        """Return whether the CRC of each record holds; the twin of `store.scan.record_crc.crcs_hold`."""
+        """Return whether the CRC of each record holds; the twin of `store.scan.plain.crcs_hold`."""
         holds = np.empty(self._positions.size, np.bool_)
         columns.crcs_of_bounds(self._data, self._positions, self._rows, holds, holds.size)
         return holds

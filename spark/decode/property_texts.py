@@ -3,7 +3,7 @@
 The text is ``name 0x01 value 0x02 ...``; a missing last 0x02 is added.
 Source: RocketMQ 5.3.3, `MessageDecoder.string2messageProperties`.
 
-`store.scan.property_scan` finds one name; here all entries are found once, for any number of names.
+All entries are found once, for any number of names.
 """
 
 from typing import Final

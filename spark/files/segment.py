@@ -4,7 +4,7 @@ A segment is a chain of records (`sprocket.remoting.message.record`), each at th
 blank record ends the chain or, in the file that is being written, zeros do.  Bytes count as a record only if the magic
 is V1 or V2 and `physical_offset` is their own position.
 
-The walk is the store's (`store.scan.log_walk`): it never reads bytes of a body that imitate a record.
+The walk is the store's (`store.scan.engine`): it never reads bytes of a body that imitate a record.
 """
 
 import mmap
@@ -32,8 +32,8 @@ from sprocket.remoting.message.record import (
 from store.layout import FILE_NAME_DIGITS
 from store.record.checksum import masked_crc
 from store.record.record import parts_of, store_timestamp_of
+from store.scan.columns import Chain
 from store.scan.engine import chain
-from store.scan.log_walk import Chain
 from store.scan.record_search import record_starts
 
 Positions = npt.NDArray[np.int64]
@@ -205,7 +205,7 @@ class Segment:
 
     def walk(self, begin: int, end: int) -> Chain:
         """Return all records that begin in [`begin`, `end`); one must begin at `begin`."""
-        found = chain(memoryview(self.data)[begin:], self.start + begin, end - begin)
+        found = chain(memoryview(self.data)[begin:], end - begin)
         return Chain(found.positions + begin, found.stop + begin)
 
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from store.scan.distinct_names import Integers, groups_of
+from store.scan.columns import Integers
 
 _QUEUE_ID_BITS: Final = 32
 _QUEUE_ID_MASK: Final = (1 << _QUEUE_ID_BITS) - 1
@@ -65,5 +65,5 @@ def _grouped(keys: Integers) -> tuple[npt.NDArray[np.uint16] | Integers, Integer
     if span * topic_count <= _MAX_NUMBERS:
         key_of = np.arange(topic_count).repeat(span) << _QUEUE_ID_BITS | np.tile(np.arange(span), topic_count)
         return (topics * span + queue_ids).astype(np.uint16), key_of
-    places, groups = groups_of(keys)
-    return groups.astype(np.uint16) if places.size <= _MAX_NUMBERS else groups, keys[places]
+    key_of, groups = np.unique(keys, return_inverse=True)
+    return groups.astype(np.uint16) if key_of.size <= _MAX_NUMBERS else groups, key_of

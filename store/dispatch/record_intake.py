@@ -1,6 +1,6 @@
-"""Dispatch of a few records to their ConsumeQueues, without arrays.
+"""Dispatch of a replica's records to their ConsumeQueues, one by one.
 
-Arrays cost half a millisecond before the first record.  A replica of a quiet master gets one record at a time, and the
+A scan costs half a millisecond before the first record.  A replica of a quiet master gets one record at a time, and the
 master's senders wait for it.  The checks are those of `store.log.log_scan` and `store.dispatch.redispatch`, which
 also handle every unusual record.  The compiled twin is `store/dispatch/record_intake_native.pyx`.
 """
@@ -40,8 +40,6 @@ _COPIED_BYTES: Final = 64 * 1024
 _SHORT: Final = struct.Struct(">H")
 # The compiled engine, None with pure Python.
 _ENGINE: Final = native("store.dispatch.record_intake_native")
-# More records than this take less time in the arrays of a scan than one by one; compiled, no number of them does.
-_FEW: Final = 256 if _ENGINE is None else 1 << 31
 
 # Bytes of the taken records, the store timestamp of the last one, and for each queue its new entries.
 Taken = tuple[int, int, list[tuple[LogicQueue, bytes]]]
@@ -50,22 +48,12 @@ QueueOf = Callable[[bytes, int], LogicQueue | None]
 
 
 class RecordIntake:
-    """Dispatcher of a few records.  For the owner thread of its store."""
+    """Dispatcher of records.  For the owner thread of its store."""
 
     def __init__(self, log: CommitLog, table: ConsumeQueueTable, tags_codes: TagsCodes, engine: Any = _ENGINE) -> None:
         self._log = log
         self._table = table
         self._walk: Any = partial(_walk, tags_codes.of_tag) if engine is None else engine.take
-
-    def are_few(self, start: int, end: int) -> bool:
-        """Return whether `start` to `end` is in one segment and, judged by its first record, holds few records."""
-        log = self._log
-        if end > log.segment_end(start):
-            return False
-        if end - start <= _FEW * MIN_RECORD_BYTES:
-            return True
-        head = log.slice_at(start, 4)
-        return head is not None and end - start <= _FEW * int.from_bytes(head, "big")
 
     def take(self, dispatch: Redispatch, batch: Batch, start: int, content: memoryview) -> int:
         """Dispatch the usual records with which `content` begins, the bytes of the log from `start` on, in one segment.

@@ -23,7 +23,7 @@ from store.queue.inner_batch import message_count
 from store.queue.logic_queue import LogicQueue, QueueType
 from store.queue.multi_dispatch import dispatched_records, dispatches, places
 from store.record.record import NOT_DISPATCHED, Record, TagsCodes
-from store.scan.distinct_names import Integers
+from store.scan.columns import Integers
 from store.scan.queue_codes import queue_codes_of
 from store.scan.record_batch import RecordBatch
 

@@ -24,7 +24,7 @@ from store.record.record import Record, decode
 from store.scan.record_scan import RecordScan, Stop
 
 _log = logging.getLogger(__name__)
-_WALK_BYTES: Final = 16 * 1024 * 1024
+_STEP_BYTES: Final = 16 * 1024 * 1024
 _BATCH_RECORDS: Final = 32 * 1024
 
 
@@ -97,10 +97,10 @@ class IndexBuilder:
         segment = self._segment(base, segment_end)
         if segment is None:
             return False
-        limit = min(confirm, segment_end, base + _WALK_BYTES) - base
+        limit = min(confirm, segment_end, base + _STEP_BYTES) - base
         scan = RecordScan(
             segment, base, segment_end - base,
-            check_crc=False, limit=limit, first_walk_bytes=_WALK_BYTES, batch_records=_BATCH_RECORDS,
+            check_crc=False, limit=limit, batch_records=_BATCH_RECORDS,
         )  # fmt: skip
         for batch in scan:
             self._put(entries_of(batch), batch.base + int(batch.positions[-1]), batch.end_offset)

@@ -11,7 +11,7 @@ from store.dispatch.queue_order import order_by_queue, queue_key, queue_keys
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.multi_dispatch import dispatched_records, places
 from store.record.record import TagsCodes
-from store.scan.distinct_names import Integers
+from store.scan.columns import Integers
 from store.scan.queue_codes import queue_codes_of
 from store.scan.record_batch import RecordBatch
 

@@ -11,7 +11,7 @@ from sprocket.remoting.message.properties import KEYS, encoded_name, find_last
 from store.inspection.file_sequence import FileSequence
 from store.inspection.log_inspection import Gap, LogInspection, Progress
 from store.record.record import TagsCodes
-from store.scan.distinct_names import Integers
+from store.scan.columns import Integers
 from store.scan.engine import tags_codes_of
 from store.scan.record_batch import RecordBatch
 from store.scan.record_fields import store_timestamps

@@ -20,7 +20,7 @@ from store.disk.file_allocator import FileAllocator
 from store.disk.mapped_file_queue import Detached, MappedFileQueue, zero_quietly
 from store.layout import AFTER_ARCHIVES
 from store.record.record import store_timestamp_of
-from store.scan.distinct_names import Integers
+from store.scan.columns import Integers
 from store.worker import ThreadWorker, Workers
 
 _log = logging.getLogger(__name__)

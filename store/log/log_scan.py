@@ -1,4 +1,4 @@
-"""Scans of an open log: in arrays, and record by record."""
+"""Scans of an open log: in batches, and record by record."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from store.log.commit_log import CommitLog
 from store.record.record import Record
 from store.scan.record_batch import RecordBatch
-from store.scan.record_scan import MIN_WALK_BYTES, RecordScan, ScanEnd, Stop, record_at
+from store.scan.record_scan import RecordScan, ScanEnd, Stop, record_at
 
 _EMPTY: Final = memoryview(b"")
 
@@ -51,27 +51,23 @@ class LogScan:
 
 
 class ChunkScan:
-    """Scan of the records from `offset` on, in batches: the records, `end_offset`, `stop` and `reason` of `LogScan`.
+    """Scan of the records from `offset` on, in batches: the records, `end_offset`, `stop` and `reason` of `LogScan`."""
 
-    The first walk is over `first_walk_bytes`.
-    """
-
-    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool, first_walk_bytes: int = MIN_WALK_BYTES) -> None:
+    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool) -> None:
         self._log = log
         self._check_crc = check_crc
-        self._first_walk_bytes = first_walk_bytes
         self.end_offset = offset
         self.stop = Stop.END
         self.reason = ""
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        log, walk_bytes = self._log, self._first_walk_bytes
+        log = self._log
         while True:
             base = self.end_offset
             segment_end = log.segment_end(base)
             scan = RecordScan(
                 _rest_of_segment(log, base), base, segment_end - base,
-                check_crc=self._check_crc, require_seal=log.requires_seals, first_walk_bytes=walk_bytes,
+                check_crc=self._check_crc, require_seal=log.requires_seals,
             )  # fmt: skip
             for batch in scan:
                 self.end_offset = batch.end_offset
@@ -79,7 +75,7 @@ class ChunkScan:
             if scan.end.stop is not Stop.BLANK:
                 self.stop, self.reason = scan.end.stop, scan.end.reason
                 return
-            self.end_offset, walk_bytes = segment_end, MIN_WALK_BYTES
+            self.end_offset = segment_end
 
 
 def _rest_of_segment(log: CommitLog, offset: int) -> memoryview:

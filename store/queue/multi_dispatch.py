@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from sprocket.common.errors import RequestError
 from sprocket.remoting.codec.java_text import java_text
@@ -49,7 +47,6 @@ _SEPARATOR: Final = ","
 _NOT_DISPATCHED: Final = (RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, DLQ_PREFIX)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _MAX_OFFSET: Final = (1 << 63) // 20
-_SEARCH_BYTES: Final = 4 << 20
 
 
 def dispatches(topic: str) -> bool:
@@ -183,26 +180,6 @@ def _marked(message: PendingMessage) -> PendingMessage:
 
 
 def dispatched_records(batch: RecordBatch) -> list[int]:
-    """Return the numbers of the records of `batch` that may be in light queues; most logs have none.
-
-    Large pieces of the log are searched for the property's name: ten times as fast as a search of each record.
-    """
-    positions, ends = batch.positions, batch.positions + batch.sizes
-    found: list[int] = []
-    first = 0
-    while first < len(batch):
-        last = max(first + 1, int(np.searchsorted(ends, positions[first] + _SEARCH_BYTES, "right")))
-        start = int(positions[first])
-        piece = bytes(batch.data[start : int(ends[last - 1])])
-        at = piece.find(OFFSETS)
-        while at >= 0:
-            record = int(np.searchsorted(positions, start + at, "right")) - 1
-            if start + at >= batch.properties_at[record]:
-                found.append(record)
-                at = piece.find(OFFSETS, int(ends[record]) - start)
-            else:
-                at = piece.find(OFFSETS, at + 1)
-        first = last
-    topics = np.array([dispatches(topic) for topic in batch.topics], np.bool_)
-    is_dispatched: npt.NDArray[np.bool_] = batch.in_consume_queue
-    return [record for record in found if is_dispatched[record] and topics[batch.topic_index[record]]]
+    """Return the numbers of the records of `batch` that may be in light queues; most logs have none."""
+    found, is_dispatched = batch.records_with(OFFSETS), batch.in_consume_queue
+    return [one for one in found if is_dispatched[one] and dispatches(batch.topics[batch.topic_index[one]])]

@@ -18,9 +18,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from sprocket.remoting.message.properties import VALUE_END_BYTES, VALUE_END_OCTET, encoded_name
 from sprocket.remoting.message.record import CRC_MASK
 
@@ -39,7 +36,6 @@ __all__ = [
     "masked_crc",
     "seal",
     "sealed_crc",
-    "sealed_crcs",
     "seals",
     "with_seals",
 ]
@@ -63,10 +59,6 @@ _SEALS_AT_ONCE: Final = 64
 _ALIKE: Final = (*(bytes((octet, 0)) for octet in SEAL_NAME), *[b"0123456789\0"] * 10, bytes((VALUE_END_OCTET, 0)))
 _HASH_SIGN: Final = ord("#")
 _UNDERSCORE: Final = ord("_")
-_NAME_OCTETS: Final = np.frombuffer(SEAL_NAME, np.uint8)
-_NAME_WORD: Final = np.frombuffer(SEAL_NAME, "<u8", 1)[0]
-# Integers: a product of floats wakes the threads of the linear algebra library, which then wait in busy loops.
-_PLACES: Final = 10 ** np.arange(10)
 
 
 def masked_crc(content: bytes | memoryview) -> int:
@@ -118,20 +110,3 @@ def sealed_crc(tail: bytes) -> int:
             if unlike > _MAX_UNLIKE:
                 return NO_SEAL
     return DAMAGED_SEAL
-
-
-def sealed_crcs(tails: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Return `sealed_crc` of each row of `tails`, an array of shape (n, 20)."""
-    count = len(tails)
-    names: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", tails, 0, (SEAL_BYTES,))
-    digits = tails[:, _DIGITS_AT:-1] - np.uint8(ord("0"))
-    crcs: npt.NDArray[np.int64] = digits @ _PLACES
-    is_seal = (names == _NAME_WORD) & (tails[:, _DIGITS_AT - 1] == SEAL_NAME[-1]) & (tails[:, -1] == _END)
-    if not is_seal.all() or digits.max(initial=0) > 9:
-        is_like = np.empty(tails.shape, np.bool_)
-        is_like[:, :_DIGITS_AT] = tails[:, :_DIGITS_AT] == _NAME_OCTETS
-        is_like[:, _DIGITS_AT:-1] = digits <= 9
-        is_like[:, -1] = tails[:, -1] == _END
-        unlike = (~is_like & (tails != 0)).sum(axis=1)
-        crcs = np.where(is_like.all(axis=1), crcs, np.where(unlike <= _MAX_UNLIKE, DAMAGED_SEAL, NO_SEAL))
-    return crcs

@@ -80,7 +80,7 @@ class Evidence:
 class Recovery:
     """One recovery of a store.
 
-    It walks the log in arrays.  With `by_record` it walks record by record: slow and simple, the reference for tests
+    It scans the log in batches.  With `by_record` it walks record by record: slow and simple, the reference for tests
     and benchmarks of the fast walk.  Without `evidence` it recovers as for a store that RocketMQ wrote.
     """
 

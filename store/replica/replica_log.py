@@ -216,20 +216,15 @@ class StoreReplicaLog:
 
         `parts` are the bytes that were written now, up to `received`.  Raises `CorruptRecord` if a record is damaged.
         """
-        scan: LogScan | ChunkScan
-        if self._intake.are_few(start, received):
-            scan = few = LogScan(self._log, start, check_crc=True)
-            end = self._dispatch_few(few, dispatch, batch, parts)
-        else:
-            scan = many = ChunkScan(self._log, start, check_crc=True, first_walk_bytes=received - start)
-            end = self._dispatch_many(many, dispatch, batch)
+        scan = LogScan(self._log, start, check_crc=True)
+        end = self._dispatch_records(scan, dispatch, batch, parts)
         # Unfinished: the rest has not arrived yet.
         if scan.stop not in UNFINISHED:
             raise CorruptRecord(scan.end_offset, f"the master sent bytes that are not a record: {scan.reason}")
         # A blank counts once the whole segment has arrived.
         return scan.end_offset if scan.end_offset <= received else end
 
-    def _dispatch_few(
+    def _dispatch_records(
         self, scan: LogScan, dispatch: Redispatch, batch: Batch, parts: list[tuple[int, memoryview]]
     ) -> int:
         """Do as `_dispatch`.
@@ -253,13 +248,4 @@ class StoreReplicaLog:
                     dispatch.add(record)
                     batch.store_timestamp = record.store_timestamp
                 end = scan.end_offset
-        return end
-
-    @staticmethod
-    def _dispatch_many(scan: ChunkScan, dispatch: Redispatch, batch: Batch) -> int:
-        end = scan.end_offset
-        for found in scan:
-            dispatch.add_batch(found)
-            end = found.end_offset
-            batch.store_timestamp = found.store_timestamp(-1)
         return end

@@ -1,1 +1,1 @@
-"""Scans over many records of the log: one walk, columns in arrays, and the reason why a scan stopped."""
+"""Scans over many records of the log: batches of records as columns, and the reason why a scan stopped."""

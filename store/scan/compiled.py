@@ -1,4 +1,4 @@
-"""The compiled twins of this package's functions, with their signatures.
+"""The compiled twins of `store.scan.plain`, with the same signatures.
 
 `store.scan.engine` imports this module if the compiled engine is in use.  Raises ImportError if the engine was compiled
 with another layout of records.
@@ -17,9 +17,8 @@ from store.layout import RECORD_FIXED_DTYPE
 from store.record.checksum import SEAL_BYTES
 from store.record.record import FIXED_IPV4_BYTES, TAGS_NAME, TagsCodes, topic_name
 from store.scan import scan_native as scan
-from store.scan.distinct_names import Integers
+from store.scan.columns import Chain, Integers
 from store.scan.heads import Buffer
-from store.scan.log_walk import Chain
 from store.scan.record_batch import RecordBatch
 
 _LAYOUT: Final = {
@@ -32,6 +31,7 @@ _FIELDS: Final = {name: place[1] for name, place in (RECORD_FIXED_DTYPE.fields o
 if scan.LAYOUT != _LAYOUT or scan.RECORD_FIXED != _FIELDS:
     raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
 
+MAX_BATCH_RECORDS: Final = 4 * 1024
 # Positions of a chain that are found with one call.
 _CHAIN_RECORDS: Final = 64 * 1024
 
@@ -39,10 +39,7 @@ _CHAIN_RECORDS: Final = 64 * 1024
 def batches(
     data: memoryview, base: int, walk_bytes: int, batch_records: int, *, check_crc: bool, require_seal: bool
 ) -> Iterator[RecordBatch]:
-    """Yield the records that begin in the first `walk_bytes` of `data`, up to the first unusual one.
-
-    The twin of `store.scan.record_batches.batches`.
-    """
+    """Yield the records that begin in the first `walk_bytes` of `data`, up to the first unusual one."""
     at, limit = 0, min(walk_bytes, len(data))
     while at < limit:
         most = min(batch_records, (limit - at) // MIN_RECORD_BYTES + 1)
@@ -73,10 +70,7 @@ def _read(data: memoryview, base: int, limit: int, most: int, *, check_crc: bool
 
 
 def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
-    """Return each record's tags code for the ConsumeQueue, except for the topic of scheduled messages.
-
-    The twin of `store.scan.tags_scan.tags_codes_of`.
-    """
+    """Return each record's tags code for the ConsumeQueue, except for the topic of scheduled messages."""
     codes = np.empty(len(batch), np.int64)
     others = scan.tags_codes(batch.data, batch.properties_at, batch.positions, batch.sizes, codes, len(batch))
     for record in others:
@@ -84,8 +78,8 @@ def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:
     return codes
 
 
-def chain(segment: memoryview, base: int, end: int) -> Chain:
-    """Return the records that follow one another from byte 0, before `end`; the twin of `store.scan.log_walk.chain`."""
+def chain(segment: memoryview, end: int) -> Chain:
+    """Return the records that follow one another from byte 0, before `end`."""
     at, pieces = 0, list[Integers]()
     while True:
         piece = np.empty(_CHAIN_RECORDS, np.int64)
@@ -98,7 +92,7 @@ def chain(segment: memoryview, base: int, end: int) -> Chain:
 def claimed_crcs(
     octets: Buffer | npt.NDArray[np.uint8], properties_bytes: Integers, properties_ends: Integers
 ) -> Integers:
-    """Return the CRC in the seal of each record; the twin of `store.scan.record_crc.claimed_crcs`."""
+    """Return the CRC in the seal of each record, `NO_SEAL`, or `DAMAGED_SEAL`."""
     claims = np.empty(properties_ends.size, np.int64)
     lengths, ends = map(integers, (properties_bytes, properties_ends))
     scan.claimed_crcs(octets, lengths, ends, claims, claims.size)
@@ -115,7 +109,7 @@ def crcs_hold(
     *,
     require_seal: bool = False,
 ) -> npt.NDArray[np.bool_]:
-    """Return whether the CRC of each record holds; the twin of `store.scan.record_crc.crcs_hold`."""
+    """Return whether the CRC of each record holds."""
     holds = np.empty(begins.size, np.bool_)
     columns = tuple(map(integers, (begins, ends, *bodies, body_crcs, claims)))
     scan.crcs_hold(data, columns, holds, holds.size, require_seal=require_seal)

@@ -1,4 +1,4 @@
-"""The one place where the scanner of records chooses between compiled functions and arrays.
+"""The one place where the scanner of records chooses between compiled functions and plain ones.
 
 Both have the same signatures and give the same records; `tests/store/scan/test_twins.py` compares them.
 """
@@ -6,11 +6,8 @@ Both have the same signatures and give the same records; `tests/store/scan/test_
 from sprocket.engine.choice import native
 
 if native("store.scan.scan_native") is None:
-    from store.scan.log_walk import chain
-    from store.scan.record_batches import batches
-    from store.scan.record_crc import claimed_crcs, crcs_hold
-    from store.scan.tags_scan import tags_codes_of
+    from store.scan.plain import MAX_BATCH_RECORDS, batches, chain, claimed_crcs, crcs_hold, tags_codes_of
 else:
-    from store.scan.compiled import batches, chain, claimed_crcs, crcs_hold, tags_codes_of
+    from store.scan.compiled import MAX_BATCH_RECORDS, batches, chain, claimed_crcs, crcs_hold, tags_codes_of
 
-__all__ = ["batches", "chain", "claimed_crcs", "crcs_hold", "tags_codes_of"]
+__all__ = ["MAX_BATCH_RECORDS", "batches", "chain", "claimed_crcs", "crcs_hold", "tags_codes_of"]

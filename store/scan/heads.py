@@ -6,9 +6,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import BORN_V6, STORE_V6, V6_GROWTH_BYTES
 from store.layout import RECORD_FIXED_DTYPE
-from store.scan.distinct_names import Integers
 
 Buffer: TypeAlias = bytes | memoryview | mmap.mmap
 
@@ -23,9 +21,3 @@ def heads_at(
     size = fields.itemsize
     every: npt.NDArray[np.void] = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
     return every[positions].view(fields)
-
-
-def v6_growth(sys_flags: npt.NDArray[np.int32]) -> Integers:
-    """Return the bytes by which the body of each record begins later than with two IPv4 hosts."""
-    v6_hosts: Integers = (sys_flags & BORN_V6 != 0).astype(np.int64) + (sys_flags & STORE_V6 != 0)
-    return V6_GROWTH_BYTES * v6_hosts

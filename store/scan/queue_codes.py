@@ -4,7 +4,7 @@ import numpy as np
 
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.record.record import TagsCodes
-from store.scan.distinct_names import Integers
+from store.scan.columns import Integers
 from store.scan.engine import tags_codes_of
 from store.scan.record_batch import RecordBatch
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sprocket.remoting.message.record import BORN_V6, HEAD, IPV4_HOST_BYTES, V6_GROWTH_BYTES
-from store.scan.distinct_names import Integers
+from store.scan.columns import Integers
 from store.scan.record_batch import RecordBatch
 
 

@@ -5,8 +5,8 @@ Spark shares its parts (`spark.files.segment`, `spark.decode.record_parts`).
 
 It is pure.  A part of the log is bytes in, `data`, of one segment: `base` is the physical offset of its first byte, and
 `room` the bytes from there to the segment's end, which may be more than `data` has.  Out come columns: a `RecordBatch`
-of thousands of records at a time, never an object or a call per record.  Usual records come from `store.scan.engine`,
-compiled or in arrays; what stops them is judged here, by one function for both.
+of many records at a time.  Usual records come from `store.scan.engine`, compiled or plain; what stops them is judged
+here, by one function for both.
 """
 
 from collections.abc import Iterator
@@ -22,16 +22,8 @@ from sprocket.remoting.message.record import (
     SIZE_AND_MAGIC,
 )
 from store.record.record import Record, decode
-from store.scan.engine import batches
+from store.scan.engine import MAX_BATCH_RECORDS, batches
 from store.scan.record_batch import RecordBatch, batch_of
-
-# Bytes of the log walked at once, and records decoded at once.  Arrays that fit the processor's cache are several times
-# as fast as larger ones.
-MAX_WALK_BYTES: Final = 16 * 1024 * 1024
-MAX_BATCH_RECORDS: Final = 4 * 1024
-# After a walk that broke off, the next is short: if many break off, little is walked in vain.
-MIN_WALK_BYTES: Final = 256 * 1024
-_GROWTH: Final = 4
 
 
 class Stop(Enum):
@@ -99,13 +91,11 @@ def record_at(
 class RecordScan:
     """One scan of `data` from its first byte, where a record begins or the log ends.
 
-    Iteration gives the valid records in order, in batches of at most `batch_records` (default
-    `MAX_BATCH_RECORDS`).  After it, `end` says where the
-    scan stopped and why.  A record that begins at `limit` or after it is not read.  The first walk is over
-    `first_walk_bytes`.
+    Iteration gives the valid records in order, in batches of at most `batch_records` (default `MAX_BATCH_RECORDS`).
+    After it, `end` says where the scan stopped and why.  A record that begins at `limit` or after it is not read.
 
-    Records come from arrays.  Where these break off (a blank, the end, damage, a valid but rare record), `record_at`
-    decides; so it alone says what counts as damage.
+    Where the batches of the engine break off (a blank, the end, damage, a valid but rare record), `record_at` decides;
+    so it alone says what counts as damage.
     """
 
     def __init__(
@@ -117,38 +107,33 @@ class RecordScan:
         check_crc: bool,
         require_seal: bool = False,
         limit: int | None = None,
-        first_walk_bytes: int = MIN_WALK_BYTES,
         batch_records: int | None = None,
     ) -> None:
         self._data, self._base, self._room = data, base, room
         self._check_crc, self._require_seal = check_crc, require_seal
         self._limit = room + 1 if limit is None else limit
-        self._first_walk_bytes = min(max(first_walk_bytes, MIN_WALK_BYTES), MAX_WALK_BYTES)
         self._batch_records = batch_records or MAX_BATCH_RECORDS
         self.end = ScanEnd(Stop.LIMIT, 0, "")
 
     def __iter__(self) -> Iterator[RecordBatch]:
         data, base, limit = self._data, self._base, self._limit
-        at, walk_bytes = 0, self._first_walk_bytes
+        at = 0
         while at < limit:
-            begin = at
-            rest, left = data[at:], min(walk_bytes, limit - at)
             for batch in batches(
-                rest, base + at, left, self._batch_records, check_crc=self._check_crc, require_seal=self._require_seal
-            ):
+                data[at:], base + at, limit - at, self._batch_records,
+                check_crc=self._check_crc, require_seal=self._require_seal,
+            ):  # fmt: skip
                 at = batch.end_offset - base
                 yield batch
-            if at > begin and at - begin >= min(walk_bytes, limit - begin):
-                walk_bytes = min(walk_bytes * _GROWTH, MAX_WALK_BYTES)
-                continue
-            walk_bytes = MIN_WALK_BYTES
+            if at >= limit:
+                break
             found = record_at(
                 data, at, base, self._room, check_crc=self._check_crc, require_seal=self._require_seal
             )  # fmt: skip
             if isinstance(found, ScanEnd):
                 self.end = found
                 return
-            batch = batch_of(found, data[at:])
+            batch = batch_of([found], data[at:], base + at)
             at += found.size_bytes
             yield batch
         self.end = ScanEnd(Stop.LIMIT, at, "the scan's limit")

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=False
 """Compiled twin of `store.scan`: whole, checked records of a part of the log as columns.
 
-The rules are those of `store.scan.record_batch`, record by record in place of array by array.  As there, a record that
-passes here is a record; what does not pass is left to `store.scan.record_scan.record_at`, which alone names damage.
+The rules are those of `store.scan.plain`.  A record that passes here is a record; what does not pass is left to
+`store.scan.record_scan.record_at`, which alone names damage.
 
 Nothing read from `data` is used as a position before it was compared with the end of `data`.  No Python object is
 touched while records are read, so the interpreter's lock is released meanwhile.
@@ -10,7 +10,7 @@ touched while records are read, so the interpreter's lock is released meanwhile.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.engine.store.layout cimport (
@@ -37,11 +37,13 @@ from sprocket.engine.store.record_check cimport (
     Parts,
     claimed_crc,
     crc_holds,
+    last_value,
     tags_code,
     lengths_fit,
     tag_at,
 )
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
+from sprocket.engine.store.record_writer cimport is_ascii, java_hash_after
 
 cdef extern from *:
     """
@@ -78,13 +80,16 @@ RECORD_FIXED = {
     "born_timestamp": <size_t> &(<RecordFixed *> NULL).born_timestamp,
 }
 
-# Longer topics are left to the single decoder, as in `store.scan.record_batch`.
+# Longer topics are left to the single decoder.  RocketMQ's longest is the retry topic of a group of 255 bytes.
 MAX_TOPIC_BYTES = 288
 
 cdef enum:
     # Different topics of one batch; a power of two of slots, at most half full.
     MAX_TOPICS = 4096
     TOPIC_SLOTS = 2 * MAX_TOPICS
+    # Names of properties, each with its end.
+    UNIQUE_NAME_BYTES = 9
+    KEYS_NAME_BYTES = 5
 
 # No Java hash: those have 32 bits.
 cdef int64_t NOT_ASCII = (<int64_t> 1) << 62
@@ -270,13 +275,90 @@ def tags_codes(object data, object properties_at, object positions, object sizes
     return [i for i in range(count) if code[i] == NOT_ASCII] if unusual else []
 
 
+cdef inline int32_t key_hash(uint32_t prefix, const uint8_t *key, int64_t size) noexcept nogil:
+    """Return the hash of a key as the index holds it; `prefix` is that of its topic and a separator."""
+    cdef int64_t value = java_hash_after(prefix, key, size)
+    value = -value if value < 0 else value
+    return <int32_t> value if value <= 0x7FFFFFFF else 0
+
+
+cdef int64_t put_keys(
+    const uint8_t *octets, int64_t at, int64_t end, uint32_t prefix, int32_t *hashes, int64_t room
+) noexcept nogil:
+    """Write the hashes of the keys in the properties [`at`, `end`); return their number.
+
+    -1 for keys that are not ASCII, or for which there is no `room`.
+    """
+    cdef int64_t count = 0, value_end = 0, key_end
+    cdef const uint8_t *blank
+    cdef int64_t value = last_value(octets, at, end, b"UNIQ_KEY\x01", UNIQUE_NAME_BYTES, 1, &value_end)
+    if value >= 0:
+        if not room or not is_ascii(octets + value, value_end - value):
+            return -1
+        hashes[0] = key_hash(prefix, octets + value, value_end - value)
+        count = 1
+    value = last_value(octets, at, end, b"KEYS\x01", KEYS_NAME_BYTES, 1, &value_end)
+    if value < 0:
+        return count
+    if not is_ascii(octets + value, value_end - value):
+        return -1
+    while value < value_end:
+        blank = <const uint8_t *> memchr(octets + value, c' ', value_end - value)
+        key_end = value_end if blank == NULL else blank - octets
+        if key_end > value:
+            if count == room:
+                return -1
+            hashes[count] = key_hash(prefix, octets + value, key_end - value)
+            count += 1
+        value = key_end + 1
+    return count
+
+
+def index_hashes(
+    object data, tuple columns, Py_ssize_t record, Py_ssize_t count, object owners, object hashes, Py_ssize_t room
+):
+    """Write the hash of each key into `hashes`, and the number of its record into `owners`; both have `room`.
+
+    The columns of the `count` records are begins and ends of their properties in `data`, and Java's hash of their
+    topics and a separator.  Begin at `record`.  Return the number of keys, and the first record whose keys are not
+    ASCII or have no room.  The twin of `store.index.key_scan._hashes`.  Raises ValueError if a record's properties are
+    not within `data`.
+    """
+    cdef Bytes octets = Bytes(data, False), numbers = Bytes(owners, True), results = Bytes(hashes, True)
+    begins, ends, prefixes = (Bytes(column, False) for column in columns)
+    cdef const int64_t *begin = <const int64_t *> memory(begins, count, sizeof(int64_t))
+    cdef const int64_t *end = <const int64_t *> memory(ends, count, sizeof(int64_t))
+    cdef const uint32_t *prefix = <const uint32_t *> memory(prefixes, count, sizeof(uint32_t))
+    cdef int64_t *owner = <int64_t *> memory(numbers, room, sizeof(int64_t))
+    cdef int32_t *found = <int32_t *> memory(results, room, sizeof(int32_t))
+    cdef const uint8_t *first = <const uint8_t *> octets.buffer.buf
+    cdef int64_t size = octets.buffer.len
+    cdef int64_t keys = 0, added, i
+    cdef bint is_wrong = record < 0
+    with nogil:
+        while not is_wrong and record < count:
+            is_wrong = begin[record] < 0 or end[record] < begin[record] or end[record] > size
+            if is_wrong:
+                break
+            added = put_keys(first, begin[record], end[record], prefix[record], found + keys, room - keys)
+            if added < 0:
+                break
+            for i in range(added):
+                owner[keys + i] = record
+            keys += added
+            record += 1
+    if is_wrong:
+        raise ValueError(f"the properties of record {record} are not within the data")
+    return keys, record
+
+
 cdef struct Head:
     uint32_t total_size
     int32_t magic
 
 
 cdef inline Head head_at(const uint8_t *octets, int64_t at) noexcept nogil:
-    """Return size and magic number at `at`, where 8 bytes exist.  Here a size has no sign, as in `log_walk`."""
+    """Return size and magic number at `at`, where 8 bytes exist.  Here a size has no sign."""
     cdef const RecordFixed *head = <const RecordFixed *> (octets + at)
     return Head(<uint32_t> from_big32(head.total_size), from_big32(head.magic))
 
@@ -285,7 +367,7 @@ def chain(object data, int64_t at, int64_t end, object positions, Py_ssize_t mos
     """Write the positions of the chain of records from `at` to before `end` into `positions`, at most `most`.
 
     Return their number and the first position that does not continue the chain.  The twin of
-    `store.scan.log_walk.chain`: magic number and size of each record are checked, nothing else.
+    `store.scan.plain.chain`: magic number and size of each record are checked, nothing else.
     """
     cdef Bytes octets = Bytes(data, False), numbers = Bytes(positions, True)
     cdef int64_t *found = <int64_t *> memory(numbers, most, sizeof(int64_t))
@@ -310,7 +392,7 @@ def chain(object data, int64_t at, int64_t end, object positions, Py_ssize_t mos
 
 
 def claimed_crcs(object data, object properties_bytes, object properties_ends, object claims, Py_ssize_t count):
-    """Write the CRC in the seal of each record into `claims`; the twin of `store.scan.record_crc.claimed_crcs`.
+    """Write the CRC in the seal of each record into `claims`; the twin of `store.scan.plain.claimed_crcs`.
 
     All columns are int64.  Raises IndexError if the end of some properties is not within `data`.
     """
@@ -338,7 +420,7 @@ def claimed_crcs(object data, object properties_bytes, object properties_ends, o
 def crcs_hold(
     object data, tuple columns, object holds, Py_ssize_t count, *, bint require_seal,
 ):
-    """Write into `holds` whether the CRC of each record holds; the twin of `store.scan.record_crc.crcs_hold`.
+    """Write into `holds` whether the CRC of each record holds; the twin of `store.scan.plain.crcs_hold`.
 
     The columns are begins, ends, begins and ends of bodies, CRCs of bodies, and claims, all int64; `holds` is of bytes.  As in a slice, what is beyond the end of `data` is left out; raises
     IndexError for a negative position.

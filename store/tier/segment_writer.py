@@ -22,7 +22,7 @@ from store.queue.inner_batch import message_count
 from store.queue.multi_dispatch import NAMES, dispatches, places
 from store.record.record import TagsCodes
 from store.repair.filler import filler
-from store.scan.distinct_names import Integers
+from store.scan.columns import Integers
 from store.scan.queue_codes import queue_codes_of
 from store.scan.record_batch import RecordBatch
 from store.scan.record_fields import store_timestamps
@@ -204,10 +204,7 @@ class SegmentWriter:
             content = self._read(at, min(wanted, part.end - at))
             if len(content) < min(wanted, part.end - at):
                 raise LogDamaged(f"the log has no bytes at {at + len(content)}, but they should be uploaded")
-            scan = RecordScan(
-                memoryview(content), at, part.file_end - at, check_crc=True, first_walk_bytes=len(content),
-                batch_records=_BATCH_RECORDS,
-            )  # fmt: skip
+            scan = RecordScan(memoryview(content), at, part.file_end - at, check_crc=True, batch_records=_BATCH_RECORDS)
             taken, fillers = 0, list[tuple[int, bytes]]()
             for batch in scan:
                 fillers += self._take(batch, content, at)

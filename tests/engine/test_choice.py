@@ -66,7 +66,7 @@ def test_the_version_names_the_engine(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=is_built)])
 def test_the_scanner_comes_from_the_engine(engine: str) -> None:
-    module = "store.scan.compiled" if engine == "native" else "store.scan.record_batches"
+    module = "store.scan.compiled" if engine == "native" else "store.scan.plain"
     code = "from store.scan.engine import batches; print(batches.__module__)"
     assert python("-c", code, engine=engine).stdout.strip() == module
 

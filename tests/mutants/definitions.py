@@ -411,14 +411,6 @@ MUTANTS: Final = (
         ("tests/store/recovery/test_damage.py::test_a_checkpoint_that_cannot_be_right_is_named_and_not_trusted",),
     ),
     Mutant(
-        "CRC not checked in arrays",
-        "store/scan/record_batch.py",
-        "    if check_crc:\n        fields.cut(",
-        "    if False:\n        fields.cut(",
-        "a damaged body is taken for whole",
-        ("tests/store/log/test_log_scan.py", "tests/store/recovery/test_recovery.py"),
-    ),
-    Mutant(
         "CRC not checked record by record",
         "store/record/record.py",
         "    if check_crc:\n        damage = crc_damage(",

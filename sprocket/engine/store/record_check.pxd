@@ -1,5 +1,5 @@
 # Checks of one record in the log, shared by the compiled modules that read records of others: `store.record.record` and
-# `store.scan.record_batch` have the same in Python.  Nothing is used as a position before it was compared with the end.
+# `store.scan.plain` have the same in Python.  Nothing is used as a position before it was compared with the end.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
@@ -15,7 +15,7 @@ from sprocket.engine.remoting.wire_text cimport int32_at, uint16_at
 cdef enum:
     NO_SEAL = -1
     DAMAGED_SEAL = -2
-    # Longer topics are left to the single decoder, as in `store.scan.record_batch`.
+    # Longer topics are left to the single decoder.
     TOPIC_LIMIT = 288
     TAGS_NAME_BYTES = 5
 
@@ -41,10 +41,7 @@ cdef struct Parts:
 
 
 cdef inline bint lengths_fit(const Log *log, int64_t at, Parts *parts) noexcept nogil:
-    """Return whether a record may begin at `at`, and its lengths add up; `parts` is then filled.
-
-    The checks are those of `store.scan.record_batch._heads` and `_lengths`, in the same order.
-    """
+    """Return whether a record may begin at `at`, and its lengths add up; `parts` is then filled."""
     if at < 0 or at > log.size - MIN_RECORD_BYTES - BLANK_MIN_BYTES:
         return False
     cdef const RecordFixed *head = <const RecordFixed *> (log.octets + at)

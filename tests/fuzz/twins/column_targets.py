@@ -18,8 +18,8 @@ from spark.decode.property_texts import PropertyTexts
 from spark.files.segment import Segment
 from sprocket.common.errors import CorruptRecord
 from sprocket.remoting.message.record import SysFlag
-from store.scan import log_walk
-from store.scan.distinct_names import Integers
+from store.scan import plain
+from store.scan.columns import Integers
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 from tests.fuzz.twins.scan_targets import BASE, PROPERTIES, log_of
@@ -95,7 +95,7 @@ def read(content: bytes, positions: Integers, options: DecodeOptions, kept: Sequ
 
 def compare_columns(content: bytes, every: Sequence[DecodeOptions] = OPTIONS) -> None:
     """The same columns, damage and errors of whatever the chain finds."""
-    positions = log_walk.chain(memoryview(content), BASE, len(content)).positions
+    positions = plain.chain(memoryview(content), len(content)).positions
     if not positions.size:
         return
     for options in every:

@@ -9,9 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from sprocket.remoting.message.record import PHYSICAL_OFFSET_AT, SysFlag
+from store.index.key_scan import entries_of, index_hash, keys_of
 from store.record.checksum import SEAL_BYTES, masked_crc, seal
 from store.record.record import TagsCodes, blank
-from store.scan import log_walk, record_batches, record_crc, record_scan, tags_scan
+from store.scan import plain, record_scan
 from store.scan.record_batch import RecordBatch
 from store.scan.record_scan import RecordScan, ScanEnd
 from tests.fuzz.store_targets import whole_record
@@ -104,6 +105,16 @@ def batches_from(source: Callable[..., Iterator[RecordBatch]]) -> Iterator[None]
         record_scan.batches = before
 
 
+def index_rows(batch: RecordBatch) -> list[tuple[int, int]]:
+    """The hash and the place of each key, record by record."""
+    return [
+        (index_hash(batch.topics[batch.topic_index[record]], key), batch.base + int(batch.positions[record]))
+        for record in range(len(batch))
+        if batch.sys_flags[record] & SysFlag.TRANSACTION_ROLLBACK != SysFlag.TRANSACTION_ROLLBACK
+        for key in keys_of(batch.properties(record))
+    ]
+
+
 def scanned(
     source: Callable[..., Iterator[RecordBatch]], data: bytes, room: int, **options: Any
 ) -> tuple[list[tuple[Any, ...]], ScanEnd]:
@@ -116,7 +127,7 @@ def scanned(
 def compare_scans(data: bytes, **options: Any) -> None:
     """The same records and the same end, for a log whose segment ends with it and for one that goes on."""
     for room in (len(data), len(data) + 4096):
-        pure = scanned(record_batches.batches, data, room, **options)
+        pure = scanned(plain.batches, data, room, **options)
         assert scanned(compiled.batches, data, room, **options) == pure
 
 
@@ -124,24 +135,28 @@ def compare_parts(data: bytes) -> None:
     """The chain, the claims, the CRCs and the tags of whatever the chain finds."""
     view = memoryview(data)
     for end in (len(data), len(data) // 2, 0):
-        pure, twin = log_walk.chain(view, BASE, end), compiled.chain(view, BASE, end)
+        pure, twin = plain.chain(view, end), compiled.chain(view, end)
         assert pure.positions.tolist() == twin.positions.tolist()
         assert pure.stop == twin.stop
-    batches = list(record_batches.batches(view, BASE, len(data), 1 << 20, check_crc=False, require_seal=False))
+    batches = list(plain.batches(view, BASE, len(data), 1 << 20, check_crc=False, require_seal=False))
     for batch in batches:
         ends = batch.positions + batch.sizes
-        claims = record_crc.claimed_crcs(batch.data, ends - batch.properties_at, ends)
+        claims = plain.claimed_crcs(batch.data, ends - batch.properties_at, ends)
         assert compiled.claimed_crcs(batch.data, ends - batch.properties_at, ends).tolist() == claims.tolist()
         bodies = batch.positions + 88, np.minimum(batch.positions + 88 + len(data) % 50, ends)
         crcs = np.arange(len(batch))
         for require_seal in (False, True):
             pure_holds, holds = (
                 twin(batch.data, batch.positions, ends, bodies, crcs, claims, require_seal=require_seal)
-                for twin in (record_crc.crcs_hold, compiled.crcs_hold)
+                for twin in (plain.crcs_hold, compiled.crcs_hold)
             )
             assert pure_holds.tolist() == holds.tolist()
-        codes = tags_scan.tags_codes_of(batch, TAGS_CODES)
+        codes = plain.tags_codes_of(batch, TAGS_CODES)
         assert compiled.tags_codes_of(batch, TAGS_CODES).tolist() == codes.tolist()
+        entries = entries_of(batch)
+        assert list(zip(entries.key_hashes.tolist(), entries.physical_offsets.tolist(), strict=True)) == index_rows(
+            batch
+        )
 
 
 def scan_twins(data: bytes) -> None:

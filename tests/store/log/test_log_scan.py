@@ -1,4 +1,4 @@
-"""The walk in arrays gives what the walk record by record gives, whatever the log holds."""
+"""The scan in batches gives what the scan record by record gives, whatever the log holds."""
 
 import random
 import shutil
@@ -22,7 +22,7 @@ from store.message_store import MessageStore, PendingMessage
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.record import Record, TagsCodes
 from store.recovery.recovery import Recovery
-from store.scan import log_walk, property_scan, record_batch, record_batches, record_scan
+from store.scan import record_scan
 from store.scan.record_batch import RecordBatch
 from tests.store.rig import Stores, message
 from tests.tiers import seeds
@@ -147,26 +147,15 @@ def recovered(config: StoreConfig, *, clean: bool, check_crc: bool, by_record: b
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts, walks and batches so small that a log of a few KiB has many of each."""
-    monkeypatch.setattr(log_walk, "_SAMPLE_RECORDS", 4)
-    monkeypatch.setattr(log_walk, "_FEW_RECORDS", 0)
-    monkeypatch.setattr(log_walk, "_RECORDS_A_CURSOR", 4)
-    monkeypatch.setattr(log_walk, "_FEW_CURSORS", 2)
-    monkeypatch.setattr(record_scan, "MIN_WALK_BYTES", 4096)
+    """Batches so small that a log of a few KiB has many of each."""
     monkeypatch.setattr(record_scan, "MAX_BATCH_RECORDS", 50)
-    monkeypatch.setattr(property_scan, "_BLOCK_BYTES", 700)
     monkeypatch.setattr(redispatch, "_HOLD_RECORDS", 120)
 
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("seed", seeds(60, quick=2))
-def test_recovery_in_arrays_equals_recovery_record_by_record(
-    stores: Stores, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recovery_in_batches_equals_recovery_record_by_record(stores: Stores, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    # Each of the ways to follow the chain: one by one, in lock-step to the end, in lock-step and then one by one.
-    monkeypatch.setattr(log_walk, "_FEW_RECORDS", (1 << 20, 0, 0)[seed % 3])
-    monkeypatch.setattr(log_walk, "_FEW_CURSORS", (2, 1, 10)[seed % 3])
     stores.fields["mapped_file_size_commit_log"] = rng.choice((16 * 1024, 64 * 1024, 512 * 1024))
     stores.fields["enabled_append_prop_crc"] = rng.random() < 0.6
     store = stores.open()
@@ -213,7 +202,7 @@ def scan_both(config: StoreConfig) -> tuple[LogScan, ChunkScan, list[Record], li
     return single, chunks, list(single), list(chunks)
 
 
-def test_an_ordinary_log_is_walked_in_arrays_alone(stores: Stores) -> None:
+def test_an_ordinary_log_is_scanned_in_batches_alone(stores: Stores) -> None:
     stores.fields["mapped_file_size_commit_log"] = 1 << 20
     store = stores.open()
     for number in range(200):
@@ -268,24 +257,3 @@ def test_bytes_of_no_record_end_the_walk_wherever_it_begins(stores: Stores) -> N
         single, chunks, records, found = scan_both(stores.config)
         assert (chunks.end_offset, chunks.reason) == (single.end_offset, single.reason)
         assert sum(map(len, found)) == len(records)
-
-
-def test_a_topic_that_shares_a_hash_with_another_is_left_to_the_single_decoder(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = stores.open()
-    for number in range(40):
-        store.append([message(f"LongTopic{number % 3}", 0, b"%d" % number, tag=f"t{number % 2}")])
-    stores.crash(store)
-    _, _, records, _ = scan_both(stores.config)
-    # A factor of zero gives every name the same hash, of those that are longer than a word.
-    from store.scan import distinct_names
-
-    monkeypatch.setattr(distinct_names, "_FACTOR", distinct_names._FACTOR * 0)
-    # The compiled scanner compares names whole.
-    monkeypatch.setattr(record_scan, "batches", record_batches.batches)
-    single, chunks, _, found = scan_both(stores.config)
-    assert any(len(batch) == 1 for batch in found)
-    assert sum(map(len, found)) == len(records) == 40
-    assert (chunks.end_offset, chunks.reason) == (single.end_offset, single.reason)
-    assert record_batch.MAX_TOPIC_BYTES > 255
