@@ -1,5 +1,6 @@
 """The reader of a queue, with a consumer in memory."""
 
+import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from typing import cast
@@ -13,7 +14,7 @@ from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.simple_consumer import SimpleConsumer
 from sprocket.common.errors import ClientError
 from sprocket.contrib.kombu.bindings import QueueBindings
-from sprocket.contrib.kombu.reader import Delivery, Limits, QueueReader
+from sprocket.contrib.kombu.reader import Delivery, QueueReader
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.pop_extra_info import NORMAL, PopHandle
@@ -36,12 +37,16 @@ class _Consumer:
 
     def __init__(self) -> None:
         self.pops: list[list[PoppedMessage]] = []
+        self.asked: list[tuple[int, float | None]] = []
         self.acknowledged: list[str] = []
         self.returned: list[str] = []
         self.dead: list[str] = []
         self.refuses = False
 
     async def receive(self, count: int, wait_s: float | None, renew: bool) -> list[PoppedMessage]:
+        self.asked.append((count, wait_s))
+        if not self.pops:
+            await asyncio.Event().wait()
         return self.pops.pop(0)
 
     async def dead_letter(self, message: PoppedMessage, reason: str) -> None:
@@ -62,17 +67,30 @@ class _Consumer:
 
 
 class _Reader:
-    """A reader, and what it reads from."""
+    """A reader, and what it reads from and for: an application with a prefetch count of `prefetch`."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefetch: int = 32, pace: int = 0) -> None:
         self.consumer, self.clock = _Consumer(), ManualClock()
-        limits = Limits(lambda: 32, lambda: 1, None)
-        self.queue = QueueReader(
-            QueueBindings("q"), cast("SimpleConsumer", self.consumer), limits, self.deliver, self.clock
-        )
+        self.waiting: list[Delivery] = []
+        self._prefetch, self._pace = prefetch, pace
+        self.queue = QueueReader(QueueBindings("q"), cast("SimpleConsumer", self.consumer), self, self.clock)
 
-    def deliver(self, found: Sequence[Delivery]) -> Sequence[Delivery]:
+    def room(self) -> int:
+        return self._prefetch - len(self.waiting)
+
+    def ahead(self) -> int:
+        return self._pace
+
+    def least_room(self) -> int:
+        return 1
+
+    def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
+        self.waiting += found
         return ()
+
+    def surplus(self, reader: QueueReader) -> Sequence[Delivery]:
+        found, self.waiting = self.waiting[self._prefetch :], self.waiting[: self._prefetch]
+        return found
 
     async def taken(self, *pop: PoppedMessage) -> list[str]:
         """Return the ids of what the application gets of a pop."""
@@ -120,4 +138,27 @@ async def test_an_expiration_that_is_no_number_expires_nothing() -> None:
     body = json.dumps({"body": "", "properties": {"delivery_info": _INFO, "expiration": float("inf")}}).encode()
     reader = _Reader()
     assert await reader.taken(popped("a", body)) == ["a"]
+    await reader.queue.close()
+
+
+async def test_a_fast_application_gets_messages_ahead_and_they_go_back_when_it_is_stuck() -> None:
+    reader = _Reader(prefetch=2, pace=3)
+    reader.consumer.pops = [[popped("a"), popped("b")], [popped("c"), popped("d"), popped("e")]]
+    reader.queue.start()
+    while len(reader.consumer.returned) < 3:
+        await asyncio.sleep(0.01)
+    # The first pop waits for messages.  It brought all that it asked for, so the second one reads ahead.
+    assert reader.consumer.asked == [(2, None), (3, 0.0)]
+    assert [one.popped.message_id for one in reader.waiting] == ["a", "b"]
+    assert sorted(reader.consumer.returned) == ["c", "d", "e"]
+    await reader.queue.close()
+
+
+async def test_a_pop_that_waits_asks_for_no_more_than_the_prefetch_count() -> None:
+    reader = _Reader(prefetch=2, pace=3)
+    reader.consumer.pops = [[popped("a")]]
+    reader.queue.start()
+    while len(reader.consumer.asked) < 2:
+        await asyncio.sleep(0)
+    assert reader.consumer.asked == [(2, None), (1, None)]
     await reader.queue.close()

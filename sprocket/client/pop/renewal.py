@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 
 from sprocket.client.connection.wakeup import Wakeup
@@ -46,6 +47,7 @@ class Renewal:
         self._held: dict[PoppedMessage, _Held] = {}
         self._by_identity: dict[Identity, PoppedMessage] = {}
         self._due = Wakeup()
+        self._next_due = math.inf  # that `run` waits for
 
     def __len__(self) -> int:
         return len(self._held)
@@ -54,9 +56,10 @@ class Renewal:
         """Renew `messages` from now on."""
         now = self._monotonic()
         for popped in messages:
-            self._held[popped] = _Held(popped, popped.invisible_until - self._margin_s, now + self._limit_s)
+            held = self._held[popped] = _Held(popped, popped.invisible_until - self._margin_s, now + self._limit_s)
             self._by_identity[identity(popped)] = popped
-        self._due.set()
+            if held.due_at < self._next_due:
+                self._due.set()
 
     def has_earlier(self, later: PoppedMessage) -> bool:
         """Return whether an earlier delivery of the message of `later` is in work."""
@@ -106,8 +109,8 @@ class Renewal:
     async def run(self) -> None:
         """Renew due messages forever."""
         while True:
-            next_due = min((held.due_at for held in self._held.values()), default=None)
-            await self._due.wait(None if next_due is None else max(next_due - self._monotonic(), 0.01))
+            self._next_due = next_due = min((held.due_at for held in self._held.values()), default=math.inf)
+            await self._due.wait(None if next_due == math.inf else max(next_due - self._monotonic(), 0.01))
             now = self._monotonic()
             for held in list(self._held.values()):
                 if held.due_at > now or held.renewing is not None:

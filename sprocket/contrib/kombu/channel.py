@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +15,9 @@ from kombu.utils.uuid import uuid
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS
 from sprocket.contrib.kombu.bindings import DIRECT, FANOUT, TOPIC, Binding, QueueBindings
+from sprocket.contrib.kombu.pace import Pace
 from sprocket.contrib.kombu.payload import Payload
-from sprocket.contrib.kombu.reader import Delivery, Limits, QueueReader
+from sprocket.contrib.kombu.reader import Delivery, QueueReader
 
 if TYPE_CHECKING:
     from sprocket.contrib.kombu.transport import Transport
@@ -74,6 +74,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         self._requeued: list[Delivery] = []
         self._acked: deque[Delivery] = deque()
         self._is_acking = False
+        self._pace = Pace(connection.clock.monotonic)
 
     # Exchanges and queues
 
@@ -218,22 +219,37 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         most = _UNLIMITED if estimate is None else estimate
         return most - self.connection.inbox.waiting(self)
 
+    def takes(self) -> bool:
+        """Return whether the application may get a message now."""
+        return not self.closed and bool(self.qos.can_consume())
+
+    def ahead(self) -> int:
+        """Return how many messages may wait beyond the prefetch count: what a fast worker settles in a moment."""
+        return self._pace.recent() if self.qos.prefetch_count else 0
+
     def least_room(self) -> int:
-        """Return for how much room a pop is worth while: a quarter of the prefetch count."""
-        prefetch = self.qos.prefetch_count or _UNLIMITED
-        return max(min(prefetch // 4, MAX_POP_NUMS), 1)
+        """Return for how much room a pop is worth while: a quarter of what the channel may hold."""
+        most = (self.qos.prefetch_count or _UNLIMITED) + self.ahead()
+        return max(min(most // 4, MAX_POP_NUMS), 1)
+
+    def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
+        """Hand messages to the application's thread; return those that there is no room for."""
+        return self.connection.inbox.add(self, found, ahead)
+
+    def surplus(self, reader: QueueReader) -> Sequence[Delivery]:
+        """Take back the messages of `reader` that wait beyond the prefetch count."""
+        return self.connection.inbox.surplus(self, reader)
 
     def _reader(self, queue: str) -> QueueReader:
         reader = self._readers.get(queue)
         if reader is None:
             transport = self.connection
             bindings = self._bindings(queue)
-            limits = Limits(self.room, self.least_room, self._arguments.get(queue, {}).get("x-message-ttl"))
+            ttl_ms = self._arguments.get(queue, {}).get("x-message-ttl")
 
             async def opened() -> QueueReader:
-                deliver = partial(transport.inbox.add, self)
                 consumer = transport.cluster.consumer(bindings, transport.pops)
-                return QueueReader(bindings, consumer, limits, deliver, transport.clock)
+                return QueueReader(bindings, consumer, self, transport.clock, ttl_ms)
 
             self._bind(bindings)
             reader = self._readers[queue] = shared_loop.call(opened())
@@ -319,6 +335,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             self._requeue(delivery)
             return
         self._acked.append(delivery)
+        self._pace.add()
         # Each call of the loop costs a change of threads, so it is called for many at once.
         if len(self._acked) == self.least_room():
             shared_loop.soon(self._ack_waiting)

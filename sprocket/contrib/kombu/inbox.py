@@ -5,7 +5,6 @@ import select
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from sprocket.contrib.kombu.reader import Delivery, QueueReader
@@ -15,18 +14,22 @@ class Receiver(Protocol):
     """A channel, as the inbox sees it."""
 
     def room(self) -> int:
-        """Return how many more messages it takes beyond those in the inbox."""
+        """Return how many more messages it takes beyond those in the inbox; less than 0 if they are too many."""
+
+    def takes(self) -> bool:
+        """Return whether the application may get a message now."""
 
 
 class Inbox:
-    """Queue between two threads, with a file descriptor that is readable while there may be something new."""
+    """Queues between two threads, one for each channel, with a descriptor that is readable while there may be news."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._items: deque[tuple[Receiver, Delivery]] = deque()
+        self._items: dict[Receiver, deque[Delivery]] = {}
         self._readable, self._writable = os.pipe()
         os.set_blocking(self._readable, False)
         os.set_blocking(self._writable, False)
+        self._is_awake = False
         self.is_closed = False
 
     def fileno(self) -> int:
@@ -35,54 +38,74 @@ class Inbox:
 
     def waiting(self, receiver: Receiver) -> int:
         """Return how many messages wait for `receiver`."""
-        with self._lock:
-            return sum(each is receiver for each, _ in self._items)
+        return len(self._items.get(receiver, ()))
 
-    def add(self, receiver: Receiver, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-        """Add what `receiver` has room for, and return the rest."""
+    def add(self, receiver: Receiver, deliveries: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
+        """Add what `receiver` has room for, and `ahead` more; return the rest."""
         with self._lock:
-            room = max(receiver.room(), 0)
-            self._items.extend((receiver, delivery) for delivery in deliveries[:room])
-        if deliveries[:room]:
-            self.wake()
+            room = max(receiver.room() + ahead, 0)
+            if deliveries[:room]:
+                self._items.setdefault(receiver, deque()).extend(deliveries[:room])
+                self.wake()
         return deliveries[room:]
 
-    def put_back(self, receiver: Receiver, delivery: Delivery, *, is_new: bool = True) -> None:
-        """Add a message in front; one that is not new waits for room and wakes nobody."""
+    def put_back(self, receiver: Receiver, delivery: Delivery) -> None:
+        """Add a message in front."""
         with self._lock:
-            self._items.appendleft((receiver, delivery))
-        if is_new:
+            self._items.setdefault(receiver, deque()).appendleft(delivery)
             self.wake()
 
     def pop(self) -> "tuple[Receiver, Delivery] | None":
-        """Return the oldest message, None without any."""
+        """Return the oldest message of a channel that may get one; None without any."""
         with self._lock:
-            return self._items.popleft() if self._items else None
+            for receiver, waiting in self._items.items():
+                if waiting and receiver.takes():
+                    return receiver, waiting.popleft()
+        return None
+
+    def surplus(self, receiver: Receiver, reader: QueueReader) -> list[Delivery]:
+        """Remove the newest messages of `reader` for which `receiver` has no room, and return them."""
+        found: list[Delivery] = []
+        with self._lock:
+            waiting = self._items.get(receiver, deque())
+            while receiver.room() < 0 and waiting and waiting[-1].reader is reader:
+                found.append(waiting.pop())
+        return found
 
     def forget(self, reader: QueueReader) -> list[Delivery]:
         """Remove the messages of `reader`, and return them."""
+        gone: list[Delivery] = []
         with self._lock:
-            gone = [delivery for _, delivery in self._items if delivery.reader is reader]
-            self._items = deque(item for item in self._items if item[1].reader is not reader)
+            for receiver, waiting in list(self._items.items()):
+                gone += [delivery for delivery in waiting if delivery.reader is reader]
+                kept = deque(delivery for delivery in waiting if delivery.reader is not reader)
+                if kept:
+                    self._items[receiver] = kept
+                else:
+                    del self._items[receiver]
         return gone
 
     def wake(self) -> None:
         """Make the descriptor readable."""
-        with suppress(OSError):  # full, so it is readable already, or closed
-            os.write(self._writable, b"\0")
+        with self._lock:
+            if not self._is_awake and not self.is_closed:
+                self._is_awake = True
+                os.write(self._writable, b"\0")
 
     def clear(self) -> None:
         """Make the descriptor unreadable until the next message."""
-        with suppress(OSError):
-            while os.read(self._readable, 4096):
-                pass
+        with self._lock:
+            if self._is_awake:
+                self._is_awake = False
+                os.read(self._readable, 1)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Return whether the descriptor got readable within `timeout_s`."""
         return bool(select.select([self._readable], [], [], timeout_s)[0])
 
     def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            os.close(self._readable)
-            os.close(self._writable)
+        with self._lock:
+            if not self.is_closed:
+                self.is_closed = True
+                os.close(self._readable)
+                os.close(self._writable)

@@ -5,9 +5,9 @@ Everything here runs in the loop of the connection, which is not the thread of t
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS
@@ -21,6 +21,8 @@ from sprocket.contrib.kombu.payload import ForeignMessage, Payload, decoded, is_
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
+# What was read ahead goes back when nothing was settled for this time: other workers may be free.
+_AHEAD_S: Final = 0.1
 # A message that goes back is visible to others after this time.
 GIVE_BACK_S: Final = 1.0
 
@@ -34,16 +36,23 @@ class Delivery:
     popped: PoppedMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`room` tells how many more messages the channel takes now, `least_room` for how many a pop is worth while.
+class Receiver(Protocol):
+    """Who gets what a reader takes."""
 
-    `ttl_ms` is the queue's `x-message-ttl`.
-    """
+    def room(self) -> int:
+        """Return how many more messages it takes now; less than 0 if too many wait."""
 
-    room: Callable[[], int]
-    least_room: Callable[[], int]
-    ttl_ms: int | None
+    def ahead(self) -> int:
+        """Return how many more may wait, since there will be room for them in a moment."""
+
+    def least_room(self) -> int:
+        """Return for how many messages a pop is worth while."""
+
+    def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
+        """Take messages, `ahead` of them beyond the room; return those that it has no room for."""
+
+    def surplus(self, reader: "QueueReader") -> Sequence[Delivery]:
+        """Return the messages of `reader` that still wait and have no room; they are not delivered any more."""
 
 
 class QueueReader:
@@ -53,16 +62,18 @@ class QueueReader:
         self,
         bindings: QueueBindings,
         consumer: SimpleConsumer,
-        limits: Limits,
-        deliver: Callable[[Sequence[Delivery]], Sequence[Delivery]],
+        receiver: Receiver,
         clock: Clock,
+        ttl_ms: int | None = None,
     ) -> None:
-        """`deliver` hands messages to the channel and returns those that it has no more room for."""
+        """`ttl_ms` is the queue's `x-message-ttl`."""
         self.bindings = bindings
         self._consumer = consumer
-        self._limits = limits
-        self._deliver = deliver
+        self._receiver = receiver
         self._clock = clock
+        self._ttl_ms = ttl_ms
+        # Whether the last pop was answered with all that it asked for.
+        self._has_more = False
         self._has_room = Wakeup()
         self._held: set[PoppedMessage] = set()
         self._done: list[PoppedMessage] = []
@@ -90,17 +101,27 @@ class QueueReader:
 
     async def _read(self) -> None:
         while True:
-            room = self._limits.room()
-            if room < self._limits.least_room():
-                await self._has_room.wait()
+            room = self._receiver.room()
+            # A pop that waits for messages would bring what was read ahead when nobody needs it any more.
+            ahead = self._receiver.ahead() if self._has_more else 0
+            if room + ahead < self._receiver.least_room():
+                if not await self._has_room.wait(_AHEAD_S if room < 0 else None):
+                    self._has_more = False
+                    await self._return_all(self._receiver.surplus(self))
                 continue
+            count = min(room + ahead, MAX_POP_NUMS)
             try:
-                if surplus := self._deliver(await self.take(room)):
-                    # Also after a `stop`: what is held and was not delivered would be renewed without end.
-                    await asyncio.shield(asyncio.gather(*(self.give_back(one.popped) for one in surplus)))
+                found = await self.take(count, wait_s=0.0 if ahead else None)
+                await self._return_all(self._receiver.deliver(found, ahead))
+                self._has_more = len(found) == count
             except SprocketError as error:
                 logger.warning("event=queue_not_read queue=%s reason=%r", self.bindings.queue, str(error))
                 await self._has_room.wait(_RETRY_S)
+
+    async def _return_all(self, surplus: Sequence[Delivery]) -> None:
+        if surplus:
+            # Also after a `stop`: what is held and was not delivered would be renewed without end.
+            await asyncio.shield(asyncio.gather(*(self.give_back(one.popped) for one in surplus)))
 
     async def take(self, count: int, wait_s: float | None = None) -> list[Delivery]:
         """Return up to `count` messages, waiting for them `wait_s`, or as long as brokers hold a pop by default.
@@ -109,7 +130,7 @@ class QueueReader:
         `SimpleConsumer.receive`.
         """
         # What the application holds stays invisible as long as this process lives.
-        popped = await self._consumer.receive(min(count, MAX_POP_NUMS), wait_s=wait_s, renew=True)
+        popped = await self._consumer.receive(count, wait_s=wait_s, renew=True)
         # No wait from here on: an interrupt there would leave messages that nobody gets or gives back.
         return [delivery for one in popped if (delivery := self._delivery(one)) is not None]
 
@@ -130,9 +151,7 @@ class QueueReader:
             return None
         info: dict[str, Any] = payload["properties"]["delivery_info"]
         wanted = self.bindings.wants(info["exchange"] or "", info.get("routing_key") or "")
-        if not wanted or is_expired(
-            payload, popped.message.born_timestamp_ms, self._clock.wall_ms(), self._limits.ttl_ms
-        ):
+        if not wanted or is_expired(payload, popped.message.born_timestamp_ms, self._clock.wall_ms(), self._ttl_ms):
             self._settle(popped)
             return None
         if popped.reconsume_times > 0:

@@ -161,22 +161,14 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     def _deliver_waiting(self) -> int:
         """Deliver to every channel what its prefetch count allows; return how many messages."""
         count = 0
-        kept = []
         while count < _AT_ONCE and (item := self.inbox.pop()) is not None:
             channel, delivery = item
-            if not isinstance(channel, Channel) or channel.closed:
-                continue
-            if not channel.qos.can_consume():
-                kept.append(item)
-                continue
             queue = delivery.reader.bindings.queue
-            if queue not in self._callbacks:
+            if not isinstance(channel, Channel) or queue not in self._callbacks:
                 shared_loop.call(delivery.reader.give_back(delivery.popped))
                 continue
             count += 1
             self._deliver(channel.taken(delivery), queue)
-        for channel, delivery in reversed(kept):
-            self.inbox.put_back(channel, delivery, is_new=False)
         if count == _AT_ONCE:
             self.inbox.wake()
         return count
