@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from math import inf
-from types import CoroutineType, GeneratorType
+from types import GeneratorType
 from typing import Any, cast
 
 from sprocket.common import limits
@@ -22,6 +22,7 @@ from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Request, Response
 from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.flow.handler_tasks import HandlerTasks
 from sprocket.remoting.flow.long_answers import ENDED, LongAnswers
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
@@ -87,7 +88,7 @@ class RemotingChannel(Outgoing):
         # A client is asked little, and never stops reading.
         self._turn = turn or Turn(self._loop, slice_s=inf)
         self._pressure: ReadPressure | None = None
-        self._tasks: dict[asyncio.Task[None], Awaitable[Result]] = {}  # in their order
+        self._tasks = HandlerTasks(self._loop)
         self._backlog: deque[Frame] = deque()
         self._is_waiting = False  # whether the backlog waits for a turn, and the peer is not read meanwhile
         self._is_ended = False  # whether the peer has sent its last byte, and responses must still be written
@@ -116,8 +117,7 @@ class RemotingChannel(Outgoing):
         self._out.clear()
         self._backlog.clear()
         self._long.drop()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel_in_turns(self._turn)
         self._pending.fail_all(f"{self.peer[0]}:{self.peer[1]} closed the connection")
         self._count_partial(0)
         self.unsent.looked_at(0)
@@ -229,8 +229,7 @@ class RemotingChannel(Outgoing):
             self._held = []
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.pause_reading()
-            for task in self._tasks:
-                task.cancel()
+            self._tasks.cancel()
             self._long.end()
 
     def serve(self, table: RouteTable) -> None:
@@ -441,16 +440,9 @@ class RemotingChannel(Outgoing):
         if isinstance(answer, Response):
             self.reply(request, answer)
         elif answer is not None:
-            task = self._loop.create_task(self._finish(answer, request))
-            self._tasks[task] = answer
-            task.add_done_callback(self._finished)
+            self._tasks.add(self._finish(answer, request), answer)
         if self._table.latency is not None and self._measured == measured:
             self._note_unanswered((request,))
-
-    def _finished(self, task: "asyncio.Task[None]") -> None:
-        answer = self._tasks.pop(task)
-        if isinstance(answer, CoroutineType):  # a task that is cancelled before its begin never awaits it
-            answer.close()
 
     async def _finish(self, answer: Awaitable[Result], request: Request[Any]) -> None:
         try:
