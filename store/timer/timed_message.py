@@ -3,21 +3,25 @@
 Source: RocketMQ 5.3.3, `TimerMessageStore.convert`, `convertMessage`, `buildDeleteKey`.
 """
 
-from dataclasses import dataclass
+import re
+from functools import lru_cache
 from typing import Final
 
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.limits import MAX_PROPERTIES_BYTES
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.properties import find_last, terminated, without
+from sprocket.remoting.message.record import FIXED_IPV4_RAW
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, SEAL_NAME
 from store.record.record import (
+    FIXED_IPV4_BYTES,
     PendingMessage,
     Record,
     TagsCodes,
     decode,
+    plain_end,
     topic_field,
     topic_name,
 )
@@ -35,19 +39,38 @@ _UNIQUE_KEY: Final = names.encoded_name(names.UNIQ_KEY)
 _ID: Final = names.encoded_name(names.IDEMPOTENCE_ID)
 _MAX_DIGITS: Final = 19
 TOPIC_FIELD: Final = topic_field(TIMER_TOPIC)[1]
+# The order in which a broker of Sprocket writes them.  The first property of a name counts, so search for each first.
+_PLACE: Final = re.compile(
+    rb"\x02TIMER_OUT_MS\x01([0-9]{1,19})\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01([^\x02]+)\x02"
+)
+_MAX_TOPICS: Final = 1024
 # TIMER_ENQUEUE_MS of a message that was already late when it reached the wheel: `Long.MAX_VALUE`.
 NEVER_ENQUEUED: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
 class TimedMessage:
-    """Record of the wheel's topic, with the properties that the wheel uses: TIMER_OUT_MS, REAL_TOPIC, REAL_QID."""
+    """Record of the wheel's topic, with the properties that the wheel uses."""
 
-    record: Record
-    properties: bytes
-    due_ms: int
-    real_topic: str
-    queue_id: bytes | None
+    __slots__ = ("_record", "due_ms", "properties", "queue_id", "real_topic")
+
+    def __init__(
+        self, record: Record | memoryview, properties: bytes, due_ms: int, real_topic: str, queue_id: bytes | None
+    ) -> None:
+        self._record = record
+        self.properties = properties
+        self.due_ms = due_ms  # TIMER_OUT_MS
+        self.real_topic = real_topic
+        self.queue_id = queue_id  # REAL_QID
+
+    @property
+    def record(self) -> Record:
+        """The record, decoded on first use: entering the wheel needs only its properties."""
+        record = self._record
+        if not isinstance(record, Record):
+            decoded = decode(record, check_crc=False)
+            assert isinstance(decoded, Record), decoded
+            record = self._record = decoded
+        return record
 
     @property
     def deleted_key(self) -> bytes | None:
@@ -81,11 +104,18 @@ class TimedMessage:
         return self._pending(TIMER_TOPIC, self.record.queue_id, properties, tags_codes.of("", properties, 0))
 
     def _pending(self, topic: str, queue_id: int, properties: bytes, tags_code: int) -> PendingMessage:
-        record = self.record
+        record = self._record
+        if isinstance(record, Record):
+            return PendingMessage(
+                topic, queue_id, record.body, properties, tags_code, record.flag, record.sys_flag,
+                record.born_timestamp, record.born_host, record.reconsume_times,
+            )  # fmt: skip
+        # A usual record, else it would be decoded: read only the fields needed.
+        fields = FIXED_IPV4_RAW.unpack_from(record)
+        body = record[FIXED_IPV4_BYTES : FIXED_IPV4_BYTES + fields[14]]
         return PendingMessage(
-            topic, queue_id, record.body, properties, tags_code, record.flag, record.sys_flag, record.born_timestamp,
-            record.born_host, record.reconsume_times,
-        )  # fmt: skip
+            topic, queue_id, body, properties, tags_code, fields[4], fields[7], fields[8], fields[9], fields[12]
+        )
 
 
 def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> TimedMessage | str:
@@ -96,19 +126,51 @@ def read_timed(store: MessageStore, physical_offset: int, size_bytes: int) -> Ti
         return damage.reason
     if view is None:
         return "not in the log"
-    record = decode(view, check_crc=False)
-    if isinstance(record, str):
-        return record
-    if record.topic != TIMER_TOPIC:
-        return f"a message of topic {record.topic}"
-    properties = without(bytes(record.properties), SEAL_NAME)
-    due, name = find_last(properties, _OUT_MS), find_last(properties, _REAL_TOPIC)
-    if due is None or not due.isdigit() or len(due) > _MAX_DIGITS:
-        return "TIMER_OUT_MS is not a time"
-    topic = topic_name(name) if name else None
+    record: Record | memoryview = view
+    properties = _properties(view)
+    if properties is None:
+        decoded = decode(view, check_crc=False)
+        if isinstance(decoded, str):
+            return decoded
+        if decoded.topic != TIMER_TOPIC:
+            return f"a message of topic {decoded.topic}"
+        record, properties = decoded, bytes(decoded.properties)
+    if properties.startswith(SEAL_NAME, len(properties) - SEAL_BYTES):
+        properties = properties[:-SEAL_BYTES]
+    elif SEAL_NAME in properties:
+        properties = without(properties, SEAL_NAME)
+    at = properties.find(_OUT_MS) - 1
+    place = _PLACE.match(properties, at) if at >= 0 else None
+    if place is not None and properties.find(_REAL_TOPIC) == place.end(1) + 1:
+        due, name, queue_id = place.groups()
+        if properties.find(_REAL_QUEUE_ID, place.end(3)) >= 0:
+            queue_id = find_last(properties, _REAL_QUEUE_ID)
+    else:
+        found_due, found_name = find_last(properties, _OUT_MS), find_last(properties, _REAL_TOPIC)
+        if found_due is None or not found_due.isdigit() or len(found_due) > _MAX_DIGITS:
+            return "TIMER_OUT_MS is not a time"
+        due, name, queue_id = found_due, found_name or b"", find_last(properties, _REAL_QUEUE_ID)
+    topic = topic_of(name) if name else None
     if topic is None:
         return "REAL_TOPIC is not a topic"
-    return TimedMessage(record, properties, int(due), topic, find_last(properties, _REAL_QUEUE_ID))
+    return TimedMessage(record, properties, int(due), topic, queue_id)
+
+
+@lru_cache(_MAX_TOPICS)
+def topic_of(name: bytes) -> str | None:
+    """Return the topic with this encoded name; None if there can be none."""
+    return topic_name(name)
+
+
+def _properties(view: memoryview) -> bytes | None:
+    """Return the properties of a usual record of the wheel's topic; None for any other record."""
+    end = plain_end(view)
+    if end is None or not end[1].startswith(TOPIC_FIELD):
+        return None
+    rest = end[1]
+    begin = len(TOPIC_FIELD) + 2
+    properties = rest[begin:]
+    return properties if int.from_bytes(rest[begin - 2 : begin], "big") == len(properties) else None
 
 
 def _traced(properties: bytes, enqueue_ms: int, now_ms: int) -> bytes:

@@ -17,8 +17,8 @@ from sprocket.engine.choice import native
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.timer_config import BLANK_SLOTS
-from store.record.record import PendingMessage, topic_name
-from store.timer.timed_message import NEVER_ENQUEUED, TOPIC_FIELD, TimedMessage, read_timed
+from store.record.record import PendingMessage
+from store.timer.timed_message import NEVER_ENQUEUED, TOPIC_FIELD, TimedMessage, read_timed, topic_of
 from store.timer.timer_log import DEFAULT, DELETE, ROLL, UNIT_BYTES, UnitBatch
 from store.timer.timer_recovery import Recovered
 from store.timer.timer_state import TimerState
@@ -144,7 +144,7 @@ class TimerEnqueue:
         batch.content += units
         slots.update((time_ms, (head, last, messages)) for time_ms, head, last, messages in writer.slots_entered())
         for name, messages in writer.topics_entered():
-            topic = topic_name(name)
+            topic = topic_of(name)
             if topic is not None and messages:
                 counts[topic] = counts.get(topic, 0) + messages
         return len(units) // UNIT_BYTES
@@ -159,7 +159,7 @@ class TimerEnqueue:
         return held
 
     def _hash_of_name(self, name: bytes) -> int | None:
-        topic = topic_name(name)
+        topic = topic_of(name)
         return None if topic is None else self._hash(topic)
 
     def _enter(
