@@ -289,9 +289,11 @@ class ArchiveWriter:
     async def _pieces(self, segment: SegmentPieces, start: int, faults: list[StoreError]) -> AsyncIterator[bytes]:
         pieces = iter(segment)
         try:
-            while (piece := await self._in_thread(next, pieces, None)) is not None:
+            while True:
                 if is_urgent(self._source.view(), self._source.rules(), start):
                     segment.hurry()
+                if (piece := await self._in_thread(next, pieces, None)) is None:
+                    break
                 yield piece
         except StoreError as error:
             faults.append(error)

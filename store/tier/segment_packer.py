@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -30,10 +31,8 @@ from store.tier.segment_writer import Kept, LogDamaged, LogPart, SegmentWriter
 HEAD: Final = struct.Struct(">BI")
 JOB, HURRY, PIECE, WRITTEN, FAULT = range(5)
 _NICE: Final = 19
-# Pieces of the object that pass together: each message costs the broker's loop some turns, and a broker that is in a
-# hurry can say so once for each.
-_PIECES_AT_ONCE: Final = 16
-_BYTES_AT_ONCE: Final = 4 << 20
+# Blocks that pass together: each message costs the broker's loop some turns.  A hurry waits for them.
+_BLOCKS_AT_ONCE: Final = 4
 # Where memory ends, Linux kills this process before the broker: a part can be packed again.
 _OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
 
@@ -74,21 +73,14 @@ class _Packer:
     def _pack(self, job: Job) -> None:
         read = _ReadFiles(self._disk, Path(job.directory), job.file_bytes)
         writer = SegmentWriter(job.part, read, job.kept, TagsCodes(job.delay_levels))
-        pieces: Iterator[bytes] = iter(writer)
-        is_urgent, held = job.is_urgent, list[bytes]()
+        pieces, is_urgent = iter(writer), job.is_urgent
         try:
             while True:
                 is_urgent = is_urgent or self._is_hurried()
                 thread = self._urgent if is_urgent else self._patient
-                piece = thread.submit(next, pieces, None).result()
-                if piece is None:
+                if not (content := thread.submit(_next, pieces).result()):
                     break
-                held.append(piece)
-                if len(held) == _PIECES_AT_ONCE or sum(map(len, held)) >= _BYTES_AT_ONCE:
-                    self._answer(PIECE, b"".join(held))
-                    held.clear()
-            if held:
-                self._answer(PIECE, b"".join(held))
+                self._answer(PIECE, content)
             self._answer(WRITTEN, msgspec.msgpack.encode(writer.written))
         except MemoryError as error:
             self._fail(f"there is not enough memory to pack the log from {job.part.start} on: {error}")
@@ -137,6 +129,11 @@ def _read(descriptor: int, size_bytes: int) -> bytes | None:
             return None
         content += piece
     return bytes(content)
+
+
+def _next(pieces: Iterator[bytes]) -> bytes:
+    """Return the next bytes of an object; empty at its end."""
+    return b"".join(islice(pieces, _BLOCKS_AT_ONCE))
 
 
 def _step_aside() -> None:

@@ -49,14 +49,13 @@ class Load:
 
     def __init__(self, messages: int) -> None:
         self._numbers = iter(range(messages))
-        self._tail = os.urandom(_BODY_BYTES - 8)
         self.refused = 0
 
     async def send(self, mq: sprocket.Connection) -> None:
         """Send until there is nothing left."""
         producer = mq.producer("load")
         for number in self._numbers:
-            message = Message("Week", number.to_bytes(8, "big") + self._tail)
+            message = Message("Week", number.to_bytes(8, "big") + os.urandom(_BODY_BYTES - 8))
             while True:
                 try:
                     await producer.send(message)
@@ -78,14 +77,16 @@ async def fullest(disk: Path, ended: asyncio.Event) -> float:
 
 async def consumed(mq: sprocket.Connection, messages: int) -> int:
     """Return how many of the messages a new group gets."""
-    seen = bytearray(messages)
+    seen, left = bytearray(messages), messages
     async with mq.consumer("readers", "Week", consume_from=ConsumeFrom.FIRST) as consumer:
-        while not all(seen):
+        while left:
             async with asyncio.timeout(60):
                 message = await anext(aiter(consumer))
-            seen[int.from_bytes(message.body[:8], "big")] = 1
+            number = int.from_bytes(message.body[:8], "big")
+            left -= not seen[number]
+            seen[number] = 1
             await message.ack()
-    return sum(seen)
+    return messages - left
 
 
 async def week(names: str, disk: Path, messages: int) -> dict[str, Any]:
