@@ -5,12 +5,15 @@ import logging
 from collections.abc import Mapping
 from typing import Self
 
+import msgspec
+
 from replicate.records import QUEUES, TOPIC, Record
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.connect import Connection
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
 from sprocket.client.errors import ClientError, TopicNotFound
+from sprocket.client.message import Message, MessageQueue
 from sprocket.client.typed.table import Table
 from sprocket.common.cancellation import outcome_of
 from sprocket.common.clock import Clock
@@ -107,6 +110,15 @@ class Cluster:
     async def post(self, key: str, record: Record) -> None:
         """Write a record.  Raises ClientError."""
         await self._opened().put(key, record)
+
+    async def post_at(self, queue: MessageQueue, key: str, record: Record) -> None:
+        """Write a record to a queue of `holders`.  Raises ClientError."""
+        message = Message(TOPIC, msgspec.json.encode(record), keys=key)
+        await self._connection.producer().send(message, queue=queue)
+
+    async def holders(self) -> dict[str, MessageQueue]:
+        """Return a queue of the table at each broker that has it, by broker name.  Raises ClientError."""
+        return {queue.broker_name: queue for queue in await self._connection.producer().queues(TOPIC)}
 
     def _opened(self) -> Table[Record]:
         if self._table is None:

@@ -21,8 +21,18 @@ from replicate.queue_copier import CopyRules, QueueCopier
 from replicate.queue_source import MAX_PULLS, QueueSource, bounds_of
 from replicate.queue_target import QueueTarget
 from replicate.rate_limit import RateLimit
-from replicate.records import Link, Record, Refused, link_key, pair_in, queue_key, refused_key
-from sprocket.client.admin.at_once import AtOnce, Outcomes, check_all
+from replicate.records import (
+    Link,
+    Record,
+    Refused,
+    first_checkpoints,
+    first_key,
+    link_key,
+    pair_in,
+    queue_key,
+    refused_key,
+)
+from sprocket.client.admin.at_once import AtOnce, Outcomes, check_all, failures
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.message import MessageQueue
 from sprocket.common.clock import Clock
@@ -61,6 +71,7 @@ class ReplicationLink:
         self._budget = AheadBudget(config.ahead_bytes, 2 * config.batch_bytes, lambda: len(self.copiers))
         self._saved: dict[SourceQueue, Checkpoint] = {}
         self._at_once = AtOnce(_QUEUES_AT_ONCE)
+        self._holders: dict[str, MessageQueue] = {}  # a queue of the table at each broker
         self._troubles: dict[str, str] = {}  # by kind of work, so that each is logged when it changes
         limit = RateLimit(config.rate_bytes, clock, pause)
         self._rules = CopyRules(
@@ -162,6 +173,7 @@ class ReplicationLink:
         if not self.lease.is_held:
             return
         await self.source.open_table(create=False)
+        await self._tell_new_holders()
         topics = await self.source.topics()
         new: dict[str, list[SourceQueue]] = {}
         for topic in filter(self.config.takes_topic, sorted(topics)):
@@ -183,14 +195,16 @@ class ReplicationLink:
         await self.target.instance.refresh_route(topic)
         await self.source.instance.route(topic)
 
+        firsts = first_checkpoints(self.target.records)
+
         async def begin(queue: SourceQueue) -> None:
-            record = self.target.records.get(queue_key(queue))
-            checkpoint = None if record is None else record.queue
+            checkpoint = self.target.records.get(queue_key(queue), Record()).queue or firsts.get(queue)
             if checkpoint is None:
                 place = target_queue(queue.broker_name, queue.queue_id, by_broker, queues)
                 checkpoint = await self._first(queue, *place)
             elif checkpoint.echo_end == NO_ECHOES:
                 checkpoint = msgspec.structs.replace(checkpoint, echo_end=self._echo_end())
+            await self._hold_first(queue, checkpoint)
             self._start(queue, checkpoint, group)
 
         check_all(await self._at_once.each(new, begin))
@@ -207,6 +221,25 @@ class ReplicationLink:
         )  # fmt: skip
         await self.target.post(queue_key(queue), Record(queue=checkpoint))
         return checkpoint
+
+    async def _tell_new_holders(self) -> None:
+        """Let brokers that came to the target hold early checkpoints of the queues that are copied already."""
+        holders = await self.target.holders()
+        if holders.keys() != self._holders.keys():
+            self._holders, before = holders, self._holders
+            outcomes = await self._at_once.each(
+                list(self.copiers), lambda queue: self._hold_first(queue, self.copiers[queue].checkpoint)
+            )
+            if failures(outcomes):
+                self._holders = before
+            check_all(outcomes)
+
+    async def _hold_first(self, queue: SourceQueue, checkpoint: Checkpoint) -> None:
+        """Let each broker of the target hold a checkpoint of a queue, unless it does."""
+        for holder, place in self._holders.items():
+            key = first_key(queue, holder)
+            if key not in self.target.records:
+                await self.target.post_at(place, key, Record(queue=checkpoint))
 
     def _echo_end(self) -> int:
         """Return where the first echo may lie; `NO_ECHOES` if no link leads back, of this replicator or another."""

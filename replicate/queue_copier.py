@@ -62,6 +62,7 @@ class QueueCopier:
         self._clock = clock
         self._missed, self._refused, self._copied_ms = checkpoint.missed, checkpoint.refused, checkpoint.copied_ms
         self._single_until = -1  # messages before this offset go one by one: one of them was refused
+        self._has_more = False  # the target has copies that the last search did not reach
         self._trouble = ""
         self.blocked = ""
 
@@ -133,8 +134,9 @@ class QueueCopier:
                 await self._refuse(part, str(error))
                 return
             if placed.duplicates:
-                # Another replicator was here: the target says what is there.
+                # Another replicator was here, or the checkpoint is wrong: the target says what is there.
                 self.position.lose()
+                self._has_more = True
                 return
             self.copied += len(part.copies)
             self.copied_bytes += sum(len(copy.body) for copy in part.copies)
@@ -177,7 +179,9 @@ class QueueCopier:
         """Find where to go on, and read from there."""
         position = self.position
         bounds = await self._target.bounds()
-        found = await self._target.last_copy(self.queue, max(position.floor, bounds.begin), bounds.end)
+        floor = 0 if self._has_more else position.floor
+        found = await self._target.last_copy(self.queue, max(floor, bounds.begin), bounds.end)
+        self._has_more = False
         was_lost = position.is_lost(found, bounds.begin, bounds.end)
         if was_lost:
             logger.warning("event=target_lost_copies queue=%s from=%d", self.queue, position.floor)

@@ -1,7 +1,9 @@
 """What the target knows about its links: a compacted topic, read as a table.
 
-Keys are ``queue/<source>/<topic>/<broker>/<queueId>``, ``link/<source>``, ``pair/<a>/<b>`` and
-``refused/<source>/<topic>/<broker>/<queueId>/<offset>``.
+Keys are ``queue/<source>/<topic>/<broker>/<queueId>``, ``link/<source>``, ``pair/<a>/<b>``,
+``refused/<source>/<topic>/<broker>/<queueId>/<offset>`` and ``first/<holder>/<source>/<topic>/<broker>/<queueId>``: an
+early checkpoint of a queue, which each broker of the target holds.  While a broker is away, the table lacks its
+records, and without an early checkpoint a queue would be taken for a new one and copied again, perhaps elsewhere.
 """
 
 from collections.abc import Mapping
@@ -48,6 +50,22 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 def queue_key(queue: SourceQueue) -> str:
     """Return the key of a queue of a source."""
     return f"queue/{queue.cluster}/{quote(queue.topic)}/{quote(queue.broker_name)}/{queue.queue_id}"
+
+
+def first_key(queue: SourceQueue, holder: str) -> str:
+    """Return the key of a queue's early checkpoint at the broker `holder`."""
+    return queue_key(queue).replace("queue/", f"first/{quote(holder, safe='')}/", 1)
+
+
+def first_checkpoints(table: Mapping[str, Record]) -> dict[SourceQueue, Checkpoint]:
+    """Return an early checkpoint of each queue of which any broker holds one."""
+    found = dict[SourceQueue, Checkpoint]()
+    for key, record in list(table.items()):
+        kind, _, rest = key.partition("/")
+        queue = queue_of(f"queue/{rest.partition('/')[2]}") if kind == "first" else None
+        if queue is not None and record.queue is not None:
+            found[queue] = record.queue
+    return found
 
 
 def queue_of(key: str) -> SourceQueue | None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 import sprocket
 from replicate.cluster import Cluster
 from replicate.protocol.offset_map import NO_ECHOES
-from replicate.records import Record, queue_key
+from replicate.records import TOPIC, Record, queue_key
 from replicate.service import Replication
 from sprocket import Message
 from sprocket.client.admin.admin_client import AdminClient, AdminError
@@ -166,6 +166,27 @@ async def test_an_offset_is_exact_though_the_checkpoint_is_older_than_the_copies
     async with replicating(config), sprocket.connect(other.namesrv) as mq, asyncio.timeout(LIMIT_S):
         while not await _committed(mq, "again", "Again"):
             await asyncio.sleep(0.1)
+
+
+async def test_a_queue_whose_record_is_away_goes_on_where_its_copies_are(pair: tuple[Broker, Broker]) -> None:
+    one, other = pair
+    one.create_topic("Away", 1)
+    config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"], 'topics = ["Away"]\ngroups = []')
+    async with sprocket.connect(one.namesrv) as mq:
+        for number in range(100):
+            await mq.producer().send(Message("Away", b"%d" % number))
+        async with replicating(config) as replication:
+            await until(lambda: _copied(replication, "Away") == 100)
+            (queue,) = replication.links[0].copiers
+        async with sprocket.connect(other.namesrv) as target, target.table(TOPIC, Record) as table:
+            await table.delete(queue_key(queue))
+        await mq.producer().send(Message("Away", b"100"))
+        async with replicating(config) as replication:
+            await until(lambda: _copied(replication, "Away") == 1)
+            place = replication.links[0].copiers[queue].checkpoint
+            assert [place.map.translate(offset) for offset in (0, 50, 100)] == [0, 50, 100]
+    copies = await _read(other.namesrv, "Away", 101, "of-away")
+    assert [copy.body for copy in copies] == [b"%d" % number for number in range(101)]
 
 
 async def test_checkpoints_are_written_at_the_same_time(
