@@ -16,6 +16,7 @@ from proxy.brokers.pop_requests import encoded_pop
 from proxy.brokers.receipts import Receipt
 from proxy.brokers.send_requests import SEND_SETTINGS, send_header
 from proxy.brokers.slowed_callers import SlowedCallers
+from proxy.brokers.turn_share import TurnShare
 from proxy.status import Refusal
 from sprocket.client.answers import header_of
 from sprocket.client.connection.client_instance import ClientInstance
@@ -56,6 +57,8 @@ TIMEOUT_S: Final = 2.0
 _POLL_SLACK_S: Final = 5.0
 # A larger body may not fit into a frame beside its header.
 _LARGE_BODY_BYTES: Final = limits.MAX_FRAME_BYTES - (1 << 20)
+# Answers of pops that are read and passed on in one turn of the loop: about 2 ms.
+_POPPED_BYTES: Final = 64 * 1024
 _NOTHING: Final = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
 
 
@@ -67,6 +70,7 @@ class Brokers:
         self.callers = CallerConnections(instance, max_caller_connections)
         self.slowed = SlowedCallers(instance.clock.monotonic)
         self._sends = Pace()
+        self._pops = TurnShare(_POPPED_BYTES)
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of `topic`."""
@@ -187,10 +191,13 @@ class Brokers:
             opaque = channel.next_opaque()
             channel.request_encoded(poll, RequestCode.POP_MESSAGE, opaque, encoded_pop(header, opaque), b"", limit_s)
         try:
-            return await poll.answer
+            response = await poll.answer
+            if response.body:
+                await self._pops.take(len(response.body))
         except asyncio.CancelledError:
             poll.leave()
             raise
+        return response
 
     def popped(
         self, response: ReceivedResponse, topic: str, broker_name: str, asked_at: float, *, is_lite: bool = False
