@@ -13,9 +13,12 @@ from typing import Protocol
 from broker.namespace.connections import NamespaceConnections
 from broker.plan.version import PlanVersion
 from broker.subscription.assumed_subscriptions import AssumedSubscriptions
+from sprocket.common import limits
 from sprocket.common.clock import Clock
+from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.client import Connection, ConsumerData, SubscriptionData
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Buffer, Channel, ReceivedResponse
 from sprocket.remoting.headers.base import Header
 
@@ -141,10 +144,14 @@ class ConsumerRegistry:
     ) -> bool:
         """Process a consumer's heartbeat for one group; return whether anything changed.
 
+        Raises RequestError for a connection of too many groups.
+
         `notify` is the group's notifyConsumerIdsChangedEnable.  Without `with_subscriptions` the group keeps its
         subscriptions: the client states that they have not changed since its last heartbeat.
         """
         group = self._groups.get(data.group_name)
+        if group is None or member.channel.id not in group.members:
+            _check_room(self._names, member.channel)
         if group is None:
             before = None
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
@@ -255,7 +262,9 @@ class ProducerRegistry:
         return next(reversed(found.values())).channel if found else None
 
     def register(self, group: str, member: Member) -> None:
-        """Process a producer's heartbeat for one group."""
+        """Process a producer's heartbeat for one group.  Raises RequestError for a connection of too many groups."""
+        if member.channel.id not in self._groups.get(group, ()):
+            _check_room(self._names, member.channel)
         members = self._groups.setdefault(group, {})
         previous = members.get(member.channel.id)
         if previous is not None and previous.client_id != member.client_id:
@@ -308,6 +317,12 @@ class ProducerRegistry:
         del found[group, member.channel.id]
         if not found:
             del self._clients[member.client_id]
+
+
+def _check_room(names: dict[int, set[str]], channel: Channel) -> None:
+    if len(names.get(channel.id, ())) >= limits.MAX_CONNECTION_GROUPS:
+        remark = f"this connection is in {limits.MAX_CONNECTION_GROUPS} groups, and may be in no more: use another one"
+        raise RequestError(ResponseCode.INVALID_PARAMETER, remark)
 
 
 def _discard(names: dict[int, set[str]], channel_id: int, group: str) -> None:

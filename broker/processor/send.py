@@ -43,6 +43,8 @@ _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 _SLOW_FLAGS: Final = _INNER_BATCH | RETRY_MARK
 _SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _SLOW_FLAGS
 _MAX_CACHED_TAGS: Final = 4096
+# The first message of a queue creates its file, which takes about a millisecond.
+_MAX_NEW_QUEUES: Final = 8
 
 
 class SendStore(Protocol):
@@ -99,12 +101,26 @@ class SendProcessor:
         )  # fmt: skip
         return [*(replace(route, frames=frames.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
 
-    def send(self, run: list[Request[Any]]) -> None:
-        """Store and respond to the sends of one read, all of one channel."""
+    def send(self, run: list[Request[Any]]) -> int:
+        """Store and respond to sends of one read, all of one channel.  Return how many they are, from the first on."""
         if not self._waits.may_acknowledge:
             self._refuse(run, NoLease())
-            return
-        self._store_and_answer(run)
+            return len(run)
+        count = self._share(run)
+        self._store_and_answer(run[:count])
+        return count
+
+    def _share(self, run: list[Request[Any]]) -> int:
+        """Return how many of `run` begin at most `_MAX_NEW_QUEUES` queues; the rest waits for another turn."""
+        next_offset, is_static, new = self._store.next_offset, self.planner.is_static, set[tuple[str, int]]()
+        for count, request in enumerate(run):
+            queue = request.header.topic, request.header.queue_id
+            # The queue of a static topic is a logical one.
+            if not (next_offset(*queue) or queue in new or is_static(queue[0])):
+                if len(new) == _MAX_NEW_QUEUES:
+                    return count
+                new.add(queue)
+        return len(run)
 
     def _store_and_answer(self, run: list[Request[Any]]) -> None:
         channel: Channel = run[0].channel

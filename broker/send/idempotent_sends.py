@@ -29,7 +29,7 @@ _HASTY: Final = encoded_name(WAIT)
 # Refuses a request.
 Refuse = Callable[[Exception], None]
 # Serves a request again from its beginning.
-Again = Callable[[], None]
+Again = Callable[[], object]
 # Topic, queue and queue offset of a stored message -> queue and offset that the response names.
 ShownPlace = Callable[[str, int, int], tuple[int, int]]
 

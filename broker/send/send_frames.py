@@ -42,7 +42,7 @@ _SUCCESS: Final = ResponseCode.SUCCESS
 
 Refuse = Callable[[Sequence[Request[Any]], Exception], None]
 # Serves sends of one connection by the handler.
-Send = Callable[[list[Request[Any]]], None]
+Send = Callable[[list[Request[Any]]], int]
 
 
 @runtime_checkable
@@ -195,7 +195,8 @@ class SendFrames:
         requests: list[Request[Any]] = []
         try:
             requests = self._requests(read)
-            self._send(requests)
+            while requests:
+                requests = requests[self._send(requests) :]
         except Exception as error:
             _log_not_served(read.channel)
             for request in requests:

@@ -44,6 +44,7 @@ MAX_NEW_GROUP_CHARS = 120
 
 # Items in one request.  Clients stay far below: a client has a few groups and some ten subscriptions.
 MAX_HEARTBEAT_GROUPS = 1_000  # of producers, and as many of consumers
+MAX_CONNECTION_GROUPS = 4_000  # as well: what the end of a connection must remove at once
 MAX_HEARTBEAT_SUBSCRIPTIONS = 2_000  # of all groups together
 MAX_SUBSCRIPTION_TAGS = 1_000
 MAX_LOCKED_QUEUES = 10_000

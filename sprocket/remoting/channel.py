@@ -407,20 +407,20 @@ class RemotingChannel(Outgoing):
         measured, run = self._measured, [request]
         if index + 1 < len(frames):
             table.decode_run(entry, frames[index], frames[index + 1 : index + self._max_run], run)
-        began = self._turn.now() if len(run) > _MIN_RUN else inf
+        taken, began = len(run), self._turn.now()
         try:
-            entry.batch(run)
+            taken = entry.batch(run) or taken
         except Exception as error:
             # Requests that the handler has answered keep their response.
             refusal = self._refusal(request, error)
             for request in run:
                 if not request.is_answered:
                     self.reply(request, refusal)
-        if table.latency is not None and self._measured - measured < len(run):
-            self._note_unanswered(run)
-        if len(run) > _MIN_RUN:
-            self._fit_runs(len(run), self._turn.now() - began)
-        return index + len(run)
+        if table.latency is not None and self._measured - measured < taken:
+            self._note_unanswered(run[:taken])
+        if taken > _MIN_RUN:
+            self._fit_runs(taken, self._turn.now() - began)
+        return index + taken
 
     def _fit_runs(self, count: int, took_s: float) -> None:
         """Let later runs take less than two slices, as far as a run of `count` that `took_s` tells."""

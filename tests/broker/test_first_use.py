@@ -1,7 +1,10 @@
 """Topics and groups that are made by their first use: in the file before the answer, and in nobody's way."""
 
 import asyncio
+import json
+import struct
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
 from store.config.store_config import FlushDiskType
 from tests.broker.insides import core_of, work_now
 from tests.broker.rig import TOPIC, create, running_broker
+from tests.send_headers import send_frame, send_header
 from tests.waiting import until
 
 
@@ -53,6 +57,35 @@ class HeldFile:
 def in_file(root: Path) -> dict[str, TopicConfig]:
     content = (root / "store/config/topics.json").read_bytes()
     return loads(content, TopicConfigTable).topic_config_table
+
+
+async def test_sends_that_begin_many_queues_share_the_loop(tmp_path: Path) -> None:
+    """Each append creates the files of few queues.  One read, or one turn, may bring hundreds of them."""
+    async with running_broker(tmp_path) as (broker, client):
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        log, begun, topics = broker.store, [0], [f"New{number}" for number in range(60)]
+        turns: list[int] = []
+
+        def appended() -> None:
+            turns.append(sum(log.next_offset(topic, 0) > 0 for topic in topics))
+
+        log.master_log().on_append.append(appended)
+        frames = [send_frame(at, send_header(topic), b"x") for at, topic in enumerate(topics, 1)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(b"".join(frames))
+        answers = [await asyncio.wait_for(_answer(reader), 60) for _ in topics]
+        writer.close()
+        assert sorted(one["opaque"] for one in answers) == list(range(1, 61))
+        assert {one["code"] for one in answers} == {ResponseCode.SUCCESS}
+        assert max(after - before for before, after in pairwise([*begun, *turns])) <= 8
+        assert all(log.next_offset(topic, 0) == 1 for topic in topics)
+
+
+async def _answer(reader: asyncio.StreamReader) -> dict[str, int]:
+    head_bytes = struct.unpack(">iI", await reader.readexactly(8))
+    content = await reader.readexactly(head_bytes[0] - 4)
+    answer: dict[str, int] = json.loads(content[: head_bytes[1] & 0xFFFFFF])
+    return answer
 
 
 @pytest.mark.parametrize("flush", [FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH])

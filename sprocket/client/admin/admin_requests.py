@@ -9,7 +9,11 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from sprocket.client import arguments
+<<<<<<< HEAD
 from sprocket.client.answers import body_of, header_of
+=======
+from sprocket.client.connection.wakeup import pause
+>>>>>>> 8654a91f (A read that begins many queues shares the loop, and a connection is in a limited number of groups)
 from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
 from sprocket.common.errors import ClientError, ConfigError, NoLease, ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
@@ -179,7 +183,7 @@ class AdminRequests:
         try:
             response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
             while response.remark == str(NoLease()) and now_s() < until_s:
-                await asyncio.sleep(_LEASE_PAUSE_S)
+                await pause(_LEASE_PAUSE_S)
                 response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
         except ConnectionRefused as error:
             raise NothingListens(f"{code.name} to {address}: {error}") from None

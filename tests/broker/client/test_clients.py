@@ -5,6 +5,8 @@ import pytest
 from broker.client.clients import ConsumerRegistry, Member, ProducerRegistry
 from broker.client.rebalance_notices import RebalanceNotices
 from broker.plan.version import PlanVersion
+from sprocket.common import limits
+from sprocket.common.errors import RequestError
 from sprocket.remoting.bodies.client import ConsumerData, SubscriptionData
 from tests.clock import ManualClock
 
@@ -61,6 +63,28 @@ def test_a_join_notifies_all_members_and_a_repeated_heartbeat_nobody(clock: Manu
     group = consumers.group("CG")
     assert group is not None
     assert group.client_ids() == ["c1", "c2"]
+
+
+def test_a_connection_is_in_a_limited_number_of_groups(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTION_GROUPS", 1)
+    consumers, producers, one, two = (
+        ConsumerRegistry(clock, PlanVersion()),
+        ProducerRegistry(clock),
+        *map(FakeChannel, (1, 2)),
+    )
+    for channel in (one, two, one):
+        consumers.register(member(channel, clock), data("T"))
+        producers.register("PG", member(channel, clock))
+    other = ConsumerData("Other")
+    with pytest.raises(RequestError, match="may be in no more"):
+        consumers.register(member(one, clock), other)
+    with pytest.raises(RequestError, match="may be in no more"):
+        producers.register("Other", member(one, clock))
+    assert [group.name for group in consumers.groups] == ["CG"] and list(producers.groups) == ["PG"]
+    consumers.unregister("CG", one)  # type: ignore[arg-type]
+    producers.unregister("PG", one)  # type: ignore[arg-type]
+    consumers.register(member(one, clock), other)
+    producers.register("Other", member(one, clock))
 
 
 def test_all_members_hear_when_the_topics_change(clock: ManualClock) -> None:
