@@ -9,11 +9,8 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from sprocket.client import arguments
-<<<<<<< HEAD
 from sprocket.client.answers import body_of, header_of
-=======
 from sprocket.client.connection.wakeup import pause
->>>>>>> 8654a91f (A read that begins many queues shares the loop, and a connection is in a limited number of groups)
 from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
 from sprocket.common.errors import ClientError, ConfigError, NoLease, ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
