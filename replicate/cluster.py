@@ -17,6 +17,7 @@ from sprocket.client.message import Message, MessageQueue
 from sprocket.client.typed.table import Table
 from sprocket.common.cancellation import outcome_of
 from sprocket.common.clock import Clock
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.topic import TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -130,6 +131,14 @@ class Cluster:
     async def masters(self) -> dict[str, str]:
         """Return the address of each master by broker name.  Raises AdminError."""
         return (await self.admin.cluster_info()).masters()
+
+    async def make_groups(self, *groups: str) -> None:
+        """Create groups at each broker that lacks them: it may create none by itself.  Raises AdminError."""
+        for address in (await self.masters()).values():
+            known = (await self.admin.consumer_groups(address)).subscription_group_table
+            for group in groups:
+                if group not in known:
+                    await self.admin.create_group(address, SubscriptionGroupConfig(group))
 
     async def drops_copies(self) -> bool:
         """Return whether its brokers are Sprocket's, which drop a copy that they have already.  Raises AdminError."""

@@ -24,7 +24,7 @@ class Lease:
 
     def __init__(self, target: Cluster, source: str, owner: str, clock: Clock) -> None:
         self._target = target
-        self._group = f"{GROUP}-{source}"
+        self.group = f"{GROUP}-{source}"
         self.owner = owner
         self._clock = clock
         self._ends_s = 0.0
@@ -45,7 +45,7 @@ class Lease:
         for name, address in (await self._target.masters()).items():
             queue = MessageQueue(TOPIC, name, 0)
             try:
-                is_ours = await groups.lock(address, self._group, self.owner, queue)
+                is_ours = await groups.lock(address, self.group, self.owner, queue)
                 if not is_ours and await self._target.admin.topic_config(address, TOPIC) is None:
                     failure = AdminError(f"no master has the topic {TOPIC}: {name} has not")
                     continue  # it came to the cluster later
@@ -62,4 +62,4 @@ class Lease:
         self._ends_s = 0.0
         if self._lock is not None:
             address, queue = self._lock
-            await GroupAdmin(self._target.admin).unlock(address, self._group, self.owner, queue)
+            await GroupAdmin(self._target.admin).unlock(address, self.group, self.owner, queue)

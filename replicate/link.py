@@ -18,7 +18,7 @@ from replicate.protocol.position import Checkpoint
 from replicate.protocol.read_ahead import AheadBudget
 from replicate.protocol.steps import Pair, copies_messages, copies_offsets
 from replicate.queue_copier import CopyRules, QueueCopier
-from replicate.queue_source import MAX_PULLS, QueueSource, bounds_of
+from replicate.queue_source import GROUP, MAX_PULLS, QueueSource, bounds_of
 from replicate.queue_target import QueueTarget
 from replicate.rate_limit import RateLimit
 from replicate.records import (
@@ -35,6 +35,7 @@ from replicate.records import (
 from sprocket.client.admin.at_once import AtOnce, Outcomes, check_all, failures
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.message import MessageQueue
+from sprocket.client.typed.table import TABLE_GROUP
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.remoting.bodies.topic import TopicConfig
@@ -130,6 +131,7 @@ class ReplicationLink:
         return f"{self.source.name}>{self.target.name}"
 
     async def _open(self) -> None:
+        await self._make_groups()
         await self.target.open_table(create=True)
         await self.source.open_table(create=False)
         self._check_circle()
@@ -139,6 +141,10 @@ class ReplicationLink:
         if known is None or known.forwards != self.config.forward:
             await self.target.put(key, Record(link=Link(self.source.name, self.config.forward, self.target.name)))
         await self._renew()
+
+    async def _make_groups(self) -> None:
+        await self.source.make_groups(GROUP, TABLE_GROUP)
+        await self.target.make_groups(GROUP, TABLE_GROUP, self.lease.group)
 
     async def _renew(self) -> None:
         """Take or keep the lease, and say so to `status`."""
@@ -184,6 +190,8 @@ class ReplicationLink:
             ]
             if missing := [queue for queue in wanted if queue not in self.copiers]:
                 new[topic] = missing
+        if new:
+            await self._make_groups()  # at brokers that came later
         check_all(
             await AtOnce(_TOPICS_AT_ONCE).each(new, lambda topic: self._begin(topic, topics[topic], new[topic], group))
         )

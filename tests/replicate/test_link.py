@@ -168,6 +168,16 @@ async def test_an_offset_is_exact_though_the_checkpoint_is_older_than_the_copies
             await asyncio.sleep(0.1)
 
 
+async def test_clusters_that_create_no_groups_by_themselves_are_replicated() -> None:
+    strict = {"autoCreateSubscriptionGroup": "false"}
+    with Broker(properties=strict) as one, Broker(properties=strict) as other:
+        one.create_topic("Strict", 1)
+        async with sprocket.connect(one.namesrv) as mq:
+            await mq.producer().send(Message("Strict", b"x"))
+        async with replicating(config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b", "b>a"])) as replication:
+            await until(lambda: _copied(replication, "Strict") == 1)
+
+
 async def test_a_queue_whose_record_is_away_goes_on_where_its_copies_are(pair: tuple[Broker, Broker]) -> None:
     one, other = pair
     one.create_topic("Away", 1)
