@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.common.errors import CorruptRecord
-from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage, json_option, print_json
+from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage, json_option, print_found
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.store.archive import is_url, restore_archive
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, size_text, store_errors
@@ -55,16 +55,13 @@ def backup(
             ).run()  # fmt: skip
         found = _faults(target, report.manifest, as_json) if verified else []
     manifest = report.manifest
-    if as_json:
-        copied = {"copiedSegments": report.copied_segments, "copiedBytes": report.copied_bytes}
-        print_json(_document(target, manifest) | copied | {"faults": found})
-    else:
-        click.echo(
-            f"backup {manifest.number} of {directory}: log {manifest.log_start} to {manifest.log_end}, "
-            f"{len(manifest.segments)} segments, {len(manifest.tables)} tables; copied {report.copied_segments} of them"
-            f" ({size_text(report.copied_bytes)})"
-        )
-        _say(found)
+    said = (
+        f"backup {manifest.number} of {directory}: log {manifest.log_start} to {manifest.log_end}, "
+        f"{len(manifest.segments)} segments, {len(manifest.tables)} tables; copied {report.copied_segments} of them"
+        f" ({size_text(report.copied_bytes)})"
+    )
+    copied = {"copiedSegments": report.copied_segments, "copiedBytes": report.copied_bytes, "faults": found}
+    print_found(_document(target, manifest) | copied, [said, *_damaged(found)], as_json=as_json)
     sys.exit(FAILURE if found else SUCCESS)
 
 
@@ -81,13 +78,9 @@ def verify(folder: Path, as_json: bool) -> None:
     with store_errors(), _damage():
         manifest = require(folder)
         found = _faults(folder, manifest, as_json)
-    if as_json:
-        print_json(_document(folder, manifest) | {"faults": found})
-    else:
-        click.echo(f"backup {manifest.number}: log {manifest.log_start} to {manifest.log_end}")
-        _say(found)
-        if not found:
-            click.echo("nothing is wrong")
+    said = f"backup {manifest.number}: log {manifest.log_start} to {manifest.log_end}"
+    lines = [said, *(_damaged(found) or ["nothing is wrong"])]
+    print_found(_document(folder, manifest) | {"faults": found}, lines, as_json=as_json)
     sys.exit(FAILURE if found else SUCCESS)
 
 
@@ -119,10 +112,8 @@ def restore(source: str, directory: Path | None, target: Path | None, as_json: b
         total = sum(part.size_bytes for part in require(folder).parts)
         with progress_bar("restoring", total, quiet=as_json) as progress:
             manifest = restored(folder, target, progress)
-    if as_json:
-        print_json(_document(folder, manifest) | {"store": str(target)})
-    else:
-        click.echo(f"{target}: log {manifest.log_start} to {manifest.log_end}; start a broker on this storePathRootDir")
+    said = f"{target}: log {manifest.log_start} to {manifest.log_end}; start a broker on this storePathRootDir"
+    print_found(_document(folder, manifest) | {"store": str(target)}, [said], as_json=as_json)
 
 
 @contextmanager
@@ -148,9 +139,8 @@ def _faults(folder: Path, manifest: "Manifest", as_json: bool) -> list[str]:
         return faults(folder, manifest, progress)
 
 
-def _say(found: list[str]) -> None:
-    for line in found:
-        click.echo(f"damaged: {line}")
+def _damaged(found: list[str]) -> list[str]:
+    return [f"damaged: {line}" for line in found]
 
 
 def _document(folder: Path, manifest: "Manifest") -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_json
+from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_found
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.store.archive import check_archive, is_url
 from sprocket_cli.store.commands import progress_bar, shape_of, shape_options, size_text, store_errors
@@ -48,11 +48,7 @@ def check(
         total = 0 if quick else inspection.total_bytes
         with progress_bar("checking", total, quiet=as_json) as progress:
             inspection.run(progress)
-    if as_json:
-        print_json(document(inspection))
-    else:
-        for line in lines(inspection):
-            click.echo(line)
+    print_found(document(inspection), lines(inspection), as_json=as_json)
     sys.exit(SUCCESS if inspection.findings.is_fine else FAILURE)
 
 

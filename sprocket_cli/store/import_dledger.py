@@ -34,7 +34,7 @@ def import_dledger(
         with progress_bar("reading", entries.size_bytes, quiet=as_json) as progress:
             pieces = _pieces(root, entries, writer, progress)
             fill(directory, settings, pieces, lambda: _copy_tables(root, directory), dry_run=dry_run)
-    report(writer, directory, dry_run=dry_run, as_json=as_json)
+    report(writer.records.total(), writer.records, directory, dry_run=dry_run, as_json=as_json)
 
 
 def _folder_in(source: Path) -> Path:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.common.errors import RequestError, StoreBusy, StoreError
-from sprocket_cli.client_session import HELP, CommandFailed, json_option, print_json
+from sprocket_cli.client_session import HELP, CommandFailed, json_option
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
+from sprocket_cli.store.new_store import report
 from sprocket_cli.store.written_store import Notices, add_topics, open_store, settings_of
 
 if TYPE_CHECKING:
@@ -75,11 +76,7 @@ def import_(
             count += 1
         if not dry_run:
             _append(file, directory, settings, tags_codes, queues)
-    if as_json:
-        print_json({"messages": count, "topics": queues, "store": str(directory), "dryRun": dry_run})
-    else:
-        verb = "could be imported" if dry_run else f"imported to {directory}"
-        click.echo(f"{count} messages of {len(queues)} topics {verb}")
+    report(count, queues, directory, dry_run=dry_run, as_json=as_json)
 
 
 def _rows(file: Path) -> "Iterator[tuple[int, Row]]":

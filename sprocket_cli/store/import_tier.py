@@ -33,7 +33,7 @@ def import_tier(
             fill(directory, settings, pieces, lambda: add_topics(directory, _queues(files)), dry_run=dry_run)
     for (topic, queue_id), count in sorted(files.lost.items()):
         click.echo(f"missing: {count} messages in {topic} queue {queue_id}: they are not in the files", err=True)
-    report(writer, directory, dry_run=dry_run, as_json=as_json)
+    report(writer.records.total(), writer.records, directory, dry_run=dry_run, as_json=as_json)
 
 
 def _queues(files: "FlatFiles") -> dict[str, int]:

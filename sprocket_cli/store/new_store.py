@@ -1,19 +1,16 @@
 """A new store that an import fills with a log, as a slave does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from sprocket.common.errors import StoreError
-from sprocket_cli.client_session import CommandFailed, WrongUsage, print_json
+from sprocket_cli.client_session import CommandFailed, WrongUsage, print_found
 from sprocket_cli.store.written_store import Notices, open_store
 
 if TYPE_CHECKING:
     from store.config.store_config import StoreConfig
-    from store.dledger.conversion import LogWriter
 
 _APPEND_BYTES: Final = 1024 * 1024
 _FLUSH_BYTES: Final = 64 * 1024 * 1024
@@ -72,11 +69,8 @@ def _write_log(directory: Path, settings: "StoreConfig", pieces: Iterator[memory
         store.shutdown()
 
 
-def report(writer: "LogWriter", directory: Path, *, dry_run: bool, as_json: bool) -> None:
-    """Say what was imported."""
-    count, topics = writer.records.total(), len(writer.records)
-    if as_json:
-        print_json({"messages": count, "topics": dict(writer.records), "store": str(directory), "dryRun": dry_run})
-    else:
-        verb = "could be imported" if dry_run else f"imported to {directory}"
-        click.echo(f"{count} messages of {topics} topics {verb}")
+def report(count: int, topics: Mapping[str, int], directory: Path, *, dry_run: bool, as_json: bool) -> None:
+    """Say what was imported: `count` messages of `topics`, each with a number of messages or queues."""
+    verb = "could be imported" if dry_run else f"imported to {directory}"
+    document = {"messages": count, "topics": dict(topics), "store": str(directory), "dryRun": dry_run}
+    print_found(document, [f"{count} messages of {len(topics)} topics {verb}"], as_json=as_json)

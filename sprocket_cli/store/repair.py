@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_json
+from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_found, print_json
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
 
@@ -162,11 +162,7 @@ def _undo(directory: Path, shape: "StoreShape", name: str, as_json: bool) -> Non
     from store.repair.repair import Repair
 
     said = Repair(directory, shape, SystemClock()).undo(name)
-    if as_json:
-        print_json({"undone": said})
-    else:
-        for line in said:
-            click.echo(f"undone: {line}")
+    print_found({"undone": said}, (f"undone: {line}" for line in said), as_json=as_json)
 
 
 def _say(actions: "list[Action]", prefix: str) -> None:

@@ -1,13 +1,15 @@
 """`sprocket store stat`: figures of a store by topic."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, print_json
+from sprocket_cli.client_session import HELP, json_option, print_found
 from sprocket_cli.columns import fitted, seconds_text
-from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, size_text, store_errors
+from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_options, size_text, store_errors
+from sprocket_cli.store.selection import Walk
 
 if TYPE_CHECKING:
     from store.inspection.store_figures import Cardinality, StoreFigures
@@ -26,38 +28,28 @@ def stat(
 
     An estimated number begins with "~".
     """
-    from sprocket.common.errors import StoreError
-    from store.inspection.file_sequence import FileSequence
     from store.inspection.store_figures import StoreFigures
 
-    shape = shape_of(config, segment_bytes)
     with store_errors():
-        log_directory = shape.commit_log or directory / "commitlog"
-        if not log_directory.is_dir():
-            raise StoreError(f"{directory}: is no store directory: there is no commitlog/ in it")
-        log = FileSequence(log_directory, shape.segment_bytes)
-        figures = StoreFigures(log, shape.delay_levels)
-        with progress_bar("counting", len(log.parts) * log.file_bytes, quiet=as_json) as progress:
+        walk = Walk(directory, config, segment_bytes)
+        figures = StoreFigures(walk.log, walk.shape.delay_levels)
+        with progress_bar("counting", walk.total_bytes, quiet=as_json) as progress:
             figures.run(None, progress)
-    if as_json:
-        print_json(_document(directory, figures))
-    elif topic is not None:
-        _print_queues(figures, topic)
-    else:
-        _print_topics(directory, figures, top)
+    lines = _topic_lines(directory, figures, top) if topic is None else _queue_lines(figures, topic)
+    print_found(_document(directory, figures), lines, as_json=as_json)
 
 
-def _print_topics(directory: Path, figures: "StoreFigures", top: int) -> None:
+def _topic_lines(directory: Path, figures: "StoreFigures", top: int) -> Iterator[str]:
     log = figures.log
     size = figures.end_offset - log.first_offset
-    click.echo(
+    yield (
         f"{directory}: {figures.records} records in {size_text(size)}, {len(log.parts)} segments of "
         f"{size_text(log.file_bytes)}, offsets {log.first_offset} to {figures.end_offset}"
     )
     if figures.hidden:
-        click.echo(f"{figures.hidden} records belong to uncommitted transactions and are in no queue")
+        yield f"{figures.hidden} records belong to uncommitted transactions and are in no queue"
     if figures.damaged_bytes:
-        click.echo(f"{figures.damaged_bytes} bytes are damaged: see sprocket store check {directory}")
+        yield f"{figures.damaged_bytes} bytes are damaged: see sprocket store check {directory}"
     by_size = sorted(figures.topics.items(), key=lambda item: item[1].total.size_bytes, reverse=True)
     rows = []
     for name, topic in by_size[:top]:
@@ -66,20 +58,18 @@ def _print_topics(directory: Path, figures: "StoreFigures", top: int) -> None:
             (name, len(topic.queues), total.messages, size_text(total.size_bytes), seconds_text(total.first_time),
              seconds_text(total.last_time), _number(topic.keys), _number(topic.tags))
         )  # fmt: skip
-    for line in fitted(("topic", "queues", "messages", "size", "oldest", "newest", "keys", "tags"), rows):
-        click.echo(line)
+    yield from fitted(("topic", "queues", "messages", "size", "oldest", "newest", "keys", "tags"), rows)
     if len(by_size) > top:
-        click.echo(f"and {len(by_size) - top} smaller topics")
+        yield f"and {len(by_size) - top} smaller topics"
 
 
-def _print_queues(figures: "StoreFigures", name: str) -> None:
+def _queue_lines(figures: "StoreFigures", name: str) -> list[str]:
     topic = figures.topics.get(name)
     rows = []
     for queue_id, queue in sorted(topic.queues.items()) if topic is not None else ():
         times = (seconds_text(queue.first_time), seconds_text(queue.last_time))
         rows.append((queue_id, queue.messages, size_text(queue.size_bytes), *times))
-    for line in fitted(("queue", "messages", "size", "oldest", "newest"), rows):
-        click.echo(line)
+    return fitted(("queue", "messages", "size", "oldest", "newest"), rows)
 
 
 def _number(cardinality: "Cardinality") -> str:
