@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.admin.admin_client import AdminClient
@@ -24,6 +23,7 @@ from sprocket.client.lite.names import SESSION_GROUP, SESSION_TOPIC
 from sprocket.client.lite.start import LiteStart
 from sprocket.client.lite_consumer import LiteConsumer, Lost
 from sprocket.client.message import Message
+from sprocket.client.openable import Openable
 from sprocket.client.orderly_consumer import OrderlyConsumer, OrderlySettings
 from sprocket.client.pop.pop_settings import PopSettings
 from sprocket.client.producer import Producer
@@ -107,7 +107,7 @@ def _grpc_connection(settings: ClientSettings) -> "Connection":
     return connection
 
 
-class Connection:
+class Connection(Openable):
     """Producers, consumers and the administration of one cluster; made by `connect`::
 
         async with sprocket.connect("127.0.0.1:9876") as mq:
@@ -141,15 +141,6 @@ class Connection:
 
     def _new_producer(self, group: str, settings: SendSettings | None, trace: TraceSettings | None) -> Producer:
         return Producer(group, settings=settings, link=self._link, trace=trace)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Start without connecting; a second call does nothing.

@@ -5,8 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -39,6 +38,7 @@ from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.consume.workers import GRACE_S, RUN_HAS_ALL, Workers, sigterm_stops
 from sprocket.client.errors import ClientClosed, ClientError, PermissionDenied
 from sprocket.client.message import ReceivedMessage
+from sprocket.client.openable import Openable
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.pull.pull import Puller, PullLoop
 from sprocket.client.rebalance.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Consumer(QueueControl):
+class Consumer(QueueControl, Openable):
     """Consumer of a group's messages; an async context manager and an async iterator::
 
         async with Consumer(group="g", topics={"Flights": "AA || UA"}, namesrv="127.0.0.1:9876") as consumer:
@@ -157,10 +157,6 @@ class Consumer(QueueControl):
 
     # Opening and closing
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
     async def start(self) -> None:
         """Open the consumer; a second call does nothing.
 
@@ -213,11 +209,6 @@ class Consumer(QueueControl):
 
     def _is_wanted(self, topic: str) -> bool:
         return topic in self._subscriptions
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Wait for running handlers of `run`, 15 s at most; commit, unregister and close; iterations end."""

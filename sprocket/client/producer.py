@@ -3,8 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Never, Self, TypeVar
+from typing import Any, Never, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientSettings, settings_of
@@ -17,6 +16,7 @@ from sprocket.client.errors import (
     ReplyTimeout,
 )
 from sprocket.client.message import Message, ReceivedMessage
+from sprocket.client.openable import Openable
 from sprocket.client.send.accumulator import Accumulator, Sharding
 from sprocket.client.send.attempt import Attempt
 from sprocket.client.send.batched_stream import BatchedStream
@@ -47,7 +47,7 @@ T = TypeVar("T")
 _MAX_SHARDING_KEY = 1024
 
 
-class Producer:
+class Producer(Openable):
     """Producer; an async context manager::
 
         async with Producer(group="flights", namesrv="127.0.0.1:9876") as producer:
@@ -99,10 +99,6 @@ class Producer:
         self._is_direct = self._accumulator is None and (self._tracing is None or not self._tracing.follows_sends)
         self._announced_topics: set[str] = set()  # their brokers know this client as a target of replies
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
     async def start(self) -> None:
         """Start without connecting; a producer of a `Connection` is started already.
 
@@ -112,11 +108,6 @@ class Producer:
             await self._instance.open()
         if self._tracing is not None:
             self._tracing.start()
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Wait for outstanding sends, for `send_msg_timeout_s` at most; then unregister and close the connections."""

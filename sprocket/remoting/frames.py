@@ -121,7 +121,7 @@ class ResponseTemplate:
     Values are ASCII bytes or integers that need no escaping in JSON: numbers, ids, addresses.
     """
 
-    __slots__ = ("_constants", "_names", "_native", "_remark", "_values_format", "code", "json_format")
+    __slots__ = ("_constants", "_names", "_remark", "_values_format", "code", "encoder", "json_format")
 
     def __init__(
         self,
@@ -156,7 +156,8 @@ class ResponseTemplate:
         self._values_format = b"\0".join(value.encode() for value in formats.values())
         self._names, self._constants, self._remark = tuple(formats), dict(constants or {}), remark
         remark_bytes = (remark or "").encode()
-        self._native = response_encoder(
+        # The compiled encoder of these responses; None with pure Python.
+        self.encoder = response_encoder(
             self.json_format, formats, [struct.pack(">h", len(name.encode())) + name.encode() for name in formats],
             (code, int(LanguageCode.PYTHON), VERSION), (FLAG_RESPONSE, len(remark_bytes), remark_bytes),
             codec_binary.encode_map(self._constants),
@@ -164,8 +165,8 @@ class ResponseTemplate:
 
     def frame(self, serialization: int, opaque: int, values: tuple[bytes | int, ...], body_bytes: int = 0) -> bytes:
         """Prefix and header of a frame whose body has `body_bytes`."""
-        if self._native is not None:
-            frame: bytes | None = self._native.frame(serialization, opaque, values, body_bytes)
+        if self.encoder is not None:
+            frame: bytes | None = self.encoder.frame(serialization, opaque, values, body_bytes)
             if frame is not None:
                 return frame
         if serialization == JSON:
@@ -175,8 +176,3 @@ class ResponseTemplate:
             fields = dict(zip(self._names, texts, strict=True)) | self._constants
             header = codec_binary.encode_header(self.code, opaque, FLAG_RESPONSE, self._remark, fields)
         return frame_prefix(serialization, len(header), body_bytes) + header
-
-    @property
-    def encoder(self) -> Any:
-        """The compiled encoder of these responses; None with pure Python."""
-        return self._native

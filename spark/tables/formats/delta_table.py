@@ -41,7 +41,7 @@ class DeltaTable:
     """See `spark.tables.formats.table.Table`."""
 
     def __init__(self, directory: Path, package: Any) -> None:
-        self._directory = directory
+        self._directory = self.data_root = self.root = directory
         self._package = package
         self._table = package.DeltaTable(str(directory))
         topic = self._table.metadata().configuration.get(_TOPIC)
@@ -58,14 +58,6 @@ class DeltaTable:
     @property
     def is_partitioned(self) -> bool:
         return bool(self._table.metadata().partition_columns)
-
-    @property
-    def data_root(self) -> Path:
-        return self._directory
-
-    @property
-    def root(self) -> Path:
-        return self._directory
 
     def place(self, broker_name: str) -> BrokerPlace | None:
         end, offset, timestamp = (self._version(broker_name, part) for part in ("", "#offset", "#timestamp"))

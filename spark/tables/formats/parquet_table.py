@@ -89,9 +89,9 @@ class ParquetTable:
     """See `spark.tables.formats.table.Table`."""
 
     def __init__(self, directory: Path, manifest: _Manifest) -> None:
-        self._directory = directory
+        self._directory = self.root = directory
         self._manifest = manifest
-        self._staging = directory / OWN_DIRECTORY / "staging"
+        self._staging = self.data_root = directory / OWN_DIRECTORY / "staging"
 
     @property
     def topic(self) -> str:
@@ -104,14 +104,6 @@ class ParquetTable:
     @property
     def is_partitioned(self) -> bool:
         return self._manifest.is_partitioned
-
-    @property
-    def data_root(self) -> Path:
-        return self._staging
-
-    @property
-    def root(self) -> Path:
-        return self._directory
 
     def place(self, broker_name: str) -> BrokerPlace | None:
         return self._manifest.places.get(broker_name)

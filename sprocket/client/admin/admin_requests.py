@@ -5,13 +5,13 @@ Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`.
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from sprocket.client import arguments
 from sprocket.client.answers import body_of, header_of
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.errors import PermissionDenied, TlsUnusable, is_access_refusal
+from sprocket.client.openable import Openable
 from sprocket.common.errors import ClientError, ConfigError, NoLease, ProtocolError
 from sprocket.remoting.bodies.client import MessageQueue, by_queue
 from sprocket.remoting.bodies.route import MASTER_ID, ClusterInfo
@@ -69,7 +69,7 @@ class ConfigRefused(AdminError):
     """A server refused a change of its configuration: unknown key, wrong value, or a key that must not change."""
 
 
-class AdminRequests:
+class AdminRequests(Openable):
     """Connections to the name servers, tried in turn until one answers, and to their brokers."""
 
     def __init__(
@@ -88,11 +88,6 @@ class AdminRequests:
         self._tls = None if tls is None else ClientTls(tls)
         self._remoting = RemotingClient(credentials=credentials, tls=self._tls)
 
-    async def __aenter__(self) -> Self:
-        """As `start`."""
-        await self.start()
-        return self
-
     async def start(self) -> None:
         """Start without connecting.  Raises TlsUnusable for invalid TLS files."""
         if self._tls is not None:
@@ -100,11 +95,6 @@ class AdminRequests:
                 self._tls.start()
             except ConfigError as error:
                 raise TlsUnusable(str(error)) from None
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close the connections."""

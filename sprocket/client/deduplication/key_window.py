@@ -24,7 +24,7 @@ class KeyWindow:
         """Raises IllegalArgument."""
         self._window_s = arguments.timeout("window_s", window_s)
         self._max_keys = arguments.whole("max_keys", max_keys, 1)
-        self._lease_s = arguments.timeout("lease_s", lease_s)
+        self.lease_s = arguments.timeout("lease_s", lease_s)
         self._clock = clock or SystemClock()
         # Each with its time and its owner, the oldest first.
         self._handled: OrderedDict[str, tuple[float, str]] = OrderedDict()
@@ -32,10 +32,6 @@ class KeyWindow:
 
     def __len__(self) -> int:
         return len(self._handled)
-
-    @property
-    def lease_s(self) -> float:
-        return self._lease_s
 
     async def contains(self, key: str) -> bool:
         """Return whether `key` was handled within the window."""
@@ -52,7 +48,7 @@ class KeyWindow:
             return Claim.HANDLED
         if self._is_held_against(key, owner):
             return Claim.HELD
-        self._claims[key] = self._clock.monotonic() + self._lease_s, owner
+        self._claims[key] = self._clock.monotonic() + self.lease_s, owner
         return Claim.MINE
 
     async def commit(self, key: str, owner: str) -> bool:

@@ -83,7 +83,7 @@ class PostgresClaims:
         if not _TABLE_NAME.fullmatch(arguments.text("table", table)):
             raise IllegalArgument(f"table {table!r} is no name; pass name or schema.name in lower case")
         self._window_s = arguments.timeout("window_s", window_s)
-        self._lease_s = arguments.timeout("lease_s", lease_s)
+        self.lease_s = arguments.timeout("lease_s", lease_s)
         if not isinstance(pool, str) and not hasattr(pool, "fetchrow"):
             raise IllegalArgument(f"pool is {pool!r}; pass a URL or a pool of asyncpg")
         self._connect = _connecting(pool) if isinstance(pool, str) else None
@@ -97,10 +97,6 @@ class PostgresClaims:
         self._has_table = False
         self._claims = 0
 
-    @property
-    def lease_s(self) -> float:
-        return self._lease_s
-
     async def claim(self, key: str, owner: str) -> Claim:
         """See `ClaimStore.claim`.  Raises asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError."""
         self._claims += 1
@@ -108,7 +104,7 @@ class PostgresClaims:
             if self._claims % _CLAIMS_PER_PURGE == 0:
                 await connection.execute(_PURGE.format(table=self._table), _PURGED_ROWS)
             is_mine, is_handled = await connection.fetchrow(
-                self._claim, self._group, stored_key(key), owner, False, self._lease_s
+                self._claim, self._group, stored_key(key), owner, False, self.lease_s
             )
         if is_mine:
             return Claim.MINE

@@ -54,20 +54,16 @@ class RedisClaims:
         arguments.check_group(group)
         self._group = group
         self._window_ms = max(1, round(arguments.timeout("window_s", window_s) * 1000))
-        self._lease_s = arguments.timeout("lease_s", lease_s)
+        self.lease_s = arguments.timeout("lease_s", lease_s)
         self._is_own = isinstance(client, str)
         self._client = _connected(client) if isinstance(client, str) else client
         if not hasattr(self._client, "register_script"):
             raise IllegalArgument(f"client is {client!r}; pass a URL or a client of redis.asyncio")
         self._claim, self._commit, self._release = map(self._client.register_script, (_CLAIM, _COMMIT, _RELEASE))
 
-    @property
-    def lease_s(self) -> float:
-        return self._lease_s
-
     async def claim(self, key: str, owner: str) -> Claim:
         """See `ClaimStore.claim`.  Raises redis.RedisError."""
-        lease_ms = max(1, round(self._lease_s * 1000))
+        lease_ms = max(1, round(self.lease_s * 1000))
         return _OUTCOMES[await self._claim(keys=[self._name(key)], args=[owner, lease_ms])]
 
     async def commit(self, key: str, owner: str) -> bool:

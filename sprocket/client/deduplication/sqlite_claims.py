@@ -70,16 +70,12 @@ class SqliteClaims:
         arguments.check_group(group)
         self._group = group
         self._window_ms = max(1, round(arguments.timeout("window_s", window_s) * 1000))
-        self._lease_s = arguments.timeout("lease_s", lease_s)
+        self.lease_s = arguments.timeout("lease_s", lease_s)
         self._clock = clock or SystemClock()
         # One thread: a connection serves one statement at a time anyway.
         self._thread = ThreadPoolExecutor(1, "sprocket-claims")
         self._connection: sqlite3.Connection | None = None
         self._claims = 0
-
-    @property
-    def lease_s(self) -> float:
-        return self._lease_s
 
     async def claim(self, key: str, owner: str) -> Claim:
         """See `ClaimStore.claim`.  Raises sqlite3.Error."""
@@ -149,7 +145,7 @@ class SqliteClaims:
         self._claims += 1
         if self._claims % _CLAIMS_PER_PURGE == 0:
             connection.execute(_PURGE, (self._clock.wall_ms(), _PURGED_ROWS))
-        if self._put(connection, key, owner, is_handled=False, duration_ms=round(self._lease_s * 1000)):
+        if self._put(connection, key, owner, is_handled=False, duration_ms=round(self.lease_s * 1000)):
             return Claim.MINE
         row = connection.execute(_IS_HANDLED, {"group": self._group, "key": key}).fetchone()
         return Claim.HANDLED if row and row[0] else Claim.HELD

@@ -21,17 +21,12 @@ _encode_text: Final = msgspec.json.Encoder().encode
 class SendHeader:
     """Encoder of the requests of one code with one set of fields; the result is that of `encode_request`."""
 
-    __slots__ = ("_format", "_native")
+    __slots__ = ("_format", "encoder")
 
     def __init__(self, code: int, fields: Mapping[str, str], engine: Any = _native) -> None:
         """`fields` are those of any such request.  `engine` is the compiled twin, None for pure Python."""
         self._format = request_format(code, fields, _FORMATS)
-        self._native = None if engine is None else engine.SendHeader(_texts(self._format))
-
-    @property
-    def encoder(self) -> Any:
-        """The compiled encoder; None with pure Python."""
-        return self._native
+        self.encoder: Any = None if engine is None else engine.SendHeader(_texts(self._format))
 
     def prefix(self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body_bytes: int) -> bytes:
         """Return everything of a request's frame that stands before its body of `body_bytes`.
@@ -39,8 +34,8 @@ class SendHeader:
         Raises NotEncodable.
         """
         try:
-            if self._native is not None:
-                made: bytes | None = self._native.prefix(opaque, sys_flag, born_ms, flag, properties, body_bytes)
+            if self.encoder is not None:
+                made: bytes | None = self.encoder.prefix(opaque, sys_flag, born_ms, flag, properties, body_bytes)
                 if made is not None:
                     return made
             header = self._format % (sys_flag, born_ms, flag, _encode_text(properties), opaque)

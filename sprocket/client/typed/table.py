@@ -3,8 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakSet
 
 from sprocket.client import arguments
@@ -16,6 +15,7 @@ from sprocket.client.connection.wakeup import Wakeup
 from sprocket.client.consume.subscription import ALL
 from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage, PermissionDenied
 from sprocket.client.message import Message, ReceivedMessage
+from sprocket.client.openable import Openable
 from sprocket.client.producer import Producer
 from sprocket.client.pull.process_queue import ProcessQueue
 from sprocket.client.pull.pull import Puller, PullLoop, PullSettings
@@ -66,7 +66,7 @@ class _Reader(ProcessQueue):
         self._take_all(self, messages)
 
 
-class Table(Mapping[str, T], Generic[T]):
+class Table(Openable, Mapping[str, T], Generic[T]):
     """Last value of each key of a topic: a mapping, and an async context manager; made by `Connection.table`::
 
         async with mq.table("Prices", Price) as prices:
@@ -120,15 +120,6 @@ class Table(Mapping[str, T], Generic[T]):
         return f"Table({self.topic!r}, {len(self)} keys)"
 
     # Opening and closing
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Read all that the topic has now; a second call waits for the first, or does nothing.
