@@ -51,6 +51,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/tier/compacted_object.py", "disk"): "edge: reads files that a broker may be removing",
     ("store/tier/partial_restore.py", "disk"): "edge: reads one small file at a start",
     ("store/tier/segment_packer.py", "disk"): "edge: a process that answers on its standard output",
+    ("store/tier/segment_process.py", "network"): "edge: a pair of sockets to the process that it starts",
     ("store/tier/restore.py", "disk"): "edge: builds a store from the objects of an archive",
     ("store/tier/reads/footer_files.py", "disk"): "edge: files that may be lost at any time, so no part of the store",
     ("store/tier/reads/tiered_reads.py", "sleep"): "edge: waits before a read that failed is answered",
