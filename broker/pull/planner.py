@@ -211,14 +211,15 @@ class PullPlanner(Planner[PullKey, PullPlan]):
     # Which messages: the subscription comes with the request, else from the group's heartbeats
 
     def _own_filter(self, key: PullKey) -> PullFilter | Refused | None:
-        if is_tag_type(key.expression_type):
-            return tag_filter(key.expression)
+        is_tags = is_tag_type(key.expression_type)
         refused = Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
-        if not key.expression:
+        if not (is_tags or key.expression):
             return refused
-        if not self._config.broker.enable_property_filter or key.expression_type != SQL92:
+        if not is_tags and (not self._config.broker.enable_property_filter or key.expression_type != SQL92):
             return _unsupported_expression(key.expression_type)
         try:
+            if is_tags:
+                return tag_filter(key.expression)
             sql = self._filters.sql.compiled(key.expression)
         except InvalidExpression as error:
             is_lasting = len(key.expression) <= MAX_KEPT_CHARS

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from broker.filter.subscription_filter import TagFilter, is_tag_type, subscription_filter, tag_filter
+from broker.filter.tokens import InvalidExpression
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.java_hash import java_hash_code
 
@@ -31,6 +32,12 @@ def test_an_expression_matches_by_hash(expression: str, expected: list[bool]) ->
 @pytest.mark.parametrize("expression", [None, "", "*"])
 def test_no_expression_lets_everything_through(expression: str | None) -> None:
     assert tag_filter(expression) is None
+
+
+def test_too_many_tags_are_refused() -> None:
+    assert tag_filter("a" + "||b" * 999) is not None
+    with pytest.raises(InvalidExpression, match="more than 1000 tags"):
+        tag_filter("a" + "||b" * 1000)
 
 
 def test_only_the_low_half_of_a_tags_code_counts() -> None:
