@@ -211,18 +211,18 @@ class PullPlanner(Planner[PullKey, PullPlan]):
     # Which messages: the subscription comes with the request, else from the group's heartbeats
 
     def _own_filter(self, key: PullKey) -> PullFilter | Refused | None:
-        is_tags = is_tag_type(key.expression_type)
+        is_tags, expression = is_tag_type(key.expression_type), key.expression or ""
         refused = Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
-        if not (is_tags or key.expression):
+        if not (is_tags or expression):
             return refused
         if not is_tags and (not self._config.broker.enable_property_filter or key.expression_type != SQL92):
             return _unsupported_expression(key.expression_type)
         try:
             if is_tags:
-                return tag_filter(key.expression)
-            sql = self._filters.sql.compiled(key.expression)
+                return tag_filter(expression)
+            sql = self._filters.sql.compiled(expression)
         except InvalidExpression as error:
-            is_lasting = len(key.expression) <= MAX_KEPT_CHARS
+            is_lasting = len(expression) <= MAX_KEPT_CHARS
             return refused._replace(remark=f"{refused.remark}: {error.remark}", is_lasting=is_lasting)
         return self._of_retry(key) or sql.record_filter()
 
