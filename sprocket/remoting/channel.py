@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 _channel_ids = count(1)
 # Requests that a batch handler gets at once; fewer if so many took much longer than a slice.  A slow peer has least.
 _MAX_RUN = 1024
+# uvloop reads 256,000 bytes, and after such a read the same connection again, up to 32 times.
+_LONG_READ_BYTES = 128 * 1024
 _MIN_RUN = 16
 # Frames that a guard checks at once.
 _MAX_GUARDED = 128
@@ -170,6 +172,8 @@ class RemotingChannel(Outgoing):
             if len(data) >= LARGE_READ_BYTES and overload is not None and not self._is_slow:
                 frames = self._shed(overload, frames, len(data))
             self._handle(frames)
+            if len(data) >= _LONG_READ_BYTES:
+                self._read_in_turn()
         self._end_if_wrong()
 
     def _end_if_wrong(self) -> None:
@@ -187,7 +191,7 @@ class RemotingChannel(Outgoing):
         return kept
 
     def _read_in_turn(self) -> None:
-        """Let other connections be read first: uvloop reads one connection up to 32 times while it has data."""
+        """Let other connections be read first."""
         if self._transport is not None and self.stalled_at is None:
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)

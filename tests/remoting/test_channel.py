@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import socket
 from collections.abc import Coroutine
 from typing import Any
 
@@ -12,7 +13,7 @@ from sprocket.common.errors import SprocketError
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
-from sprocket.remoting.frames import encode_response
+from sprocket.remoting.frames import encode_request, encode_response
 from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
@@ -82,3 +83,32 @@ async def test_a_handler_whose_connection_ends_before_its_first_step_leaves_noth
         await client.close()
         await server.stop()
     assert inspect.getcoroutinestate(handlers[0]) == inspect.CORO_CLOSED
+
+
+async def _served_beside_a_flood(count: int) -> list[str]:
+    """Return who was served, one after the other, when a neighbour asks while the first large request is served."""
+    served = list[str]()
+
+    def serve(request: Request[NoHeader]) -> Response:
+        if not served:
+            neighbour.sendall(encode_request(RequestCode.HEART_BEAT, 1, {}, 0))
+        served.append("flood" if request.body else "neighbour")
+        return Response()
+
+    route = Route(RequestCode.HEART_BEAT, NoHeader, serve, Resource.NONE, Action.NONE)
+    server = RemotingServer(RouteTable([route]), ConnectionSettings("127.0.0.1"))
+    await server.start()
+    body = b"x" * 250_000
+    content = (encode_request(RequestCode.HEART_BEAT, 1, {}, len(body)) + body) * count
+    address = "127.0.0.1", server.port
+    with socket.create_connection(address) as neighbour, socket.create_connection(address) as flood:
+        await asyncio.to_thread(flood.sendall, content)
+        while len(served) <= count:
+            await asyncio.sleep(0.01)
+    await server.stop()
+    return served
+
+
+def test_uvloop_does_not_read_one_connection_again_and_again_while_others_wait() -> None:
+    served = uvloop.run(_served_beside_a_flood(40))
+    assert served.index("neighbour") <= 3
