@@ -91,6 +91,40 @@ def test_a_prefetch_count_bounds_what_is_held(servers: Broker) -> None:
         assert len(drain.got) == 3
 
 
+@pytest.mark.parametrize("prefetch", [1, 4])
+def test_a_fast_consumer_gets_what_comes_after_its_burst(servers: Broker, prefetch: int) -> None:
+    name = f"burst{prefetch}"
+    queue = kombu.Queue(name, kombu.Exchange(name), name)
+    got: list[object] = []
+
+    def acknowledge(body: object, message: "kombu.Message") -> None:
+        got.append(body)
+        message.ack()
+
+    with connection(servers) as conn, kombu.Consumer(conn, [queue], callbacks=[acknowledge], prefetch_count=prefetch):
+        for burst in (range(300), range(300, 301), range(301, 601), range(601, 602)):
+            publish(conn, queue, *burst)
+            while len(got) < burst.stop:
+                conn.drain_events(timeout=60)
+    assert sorted(got) == list(range(602))  # type: ignore[type-var]
+
+
+def test_a_larger_prefetch_count_holds_at_once(servers: Broker) -> None:
+    queue = kombu.Queue("grows", kombu.Exchange("grows"), "grows")
+    got: list[object] = []
+    with connection(servers) as conn:
+        publish(conn, queue, *range(8))
+        with kombu.Consumer(
+            conn, [queue], callbacks=[lambda body, message: got.append(body)], prefetch_count=2
+        ) as consumer:
+            while len(got) < 2:
+                conn.drain_events(timeout=60)
+            consumer.qos(prefetch_count=8)
+            while len(got) < 8:
+                conn.drain_events(timeout=60)
+    assert sorted(got) == list(range(8))  # type: ignore[type-var]
+
+
 def test_a_worker_that_waits_longer_than_the_visibility_timeout_keeps_its_message(servers: Broker) -> None:
     queue = kombu.Queue("long", kombu.Exchange("long"), "long")
     with connection(servers, visibility_timeout=2) as conn, connection(servers, visibility_timeout=2) as other:

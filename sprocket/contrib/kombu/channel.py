@@ -213,6 +213,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     # Receiving
 
+    def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
+        """Change the prefetch count; what waits for room is delivered."""
+        super().basic_qos(prefetch_size, prefetch_count, apply_global)
+        if self._readers:
+            shared_loop.soon(self._ack_waiting)
+            self.connection.inbox.wake()
+
     def room(self) -> int:
         """Return how many more messages the channel takes now."""
         estimate = self.qos.can_consume_max_estimate()
@@ -227,9 +234,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         """Return how many messages may wait beyond the prefetch count: what a fast worker settles in a moment."""
         return self._pace.recent() if self.qos.prefetch_count else 0
 
-    def least_room(self) -> int:
+    def least_room(self, ahead: int) -> int:
         """Return for how much room a pop is worth while: a quarter of what the channel may hold."""
-        most = (self.qos.prefetch_count or _UNLIMITED) + self.ahead()
+        most = (self.qos.prefetch_count or _UNLIMITED) + ahead
         return max(min(most // 4, MAX_POP_NUMS), 1)
 
     def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
@@ -337,7 +344,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         self._acked.append(delivery)
         self._pace.add()
         # Each call of the loop costs a change of threads, so it is called for many at once.
-        if len(self._acked) == self.least_room():
+        if len(self._acked) == self.least_room(self.ahead()):
             shared_loop.soon(self._ack_waiting)
         elif not self._is_acking:
             self._is_acking = True

@@ -5,6 +5,7 @@ import select
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from sprocket.contrib.kombu.reader import Delivery, QueueReader
@@ -60,6 +61,8 @@ class Inbox:
         with self._lock:
             for receiver, waiting in self._items.items():
                 if waiting and receiver.takes():
+                    # It is the last one the next time.
+                    self._items[receiver] = self._items.pop(receiver)
                     return receiver, waiting.popleft()
         return None
 
@@ -89,15 +92,18 @@ class Inbox:
         """Make the descriptor readable."""
         with self._lock:
             if not self._is_awake and not self.is_closed:
+                with suppress(BlockingIOError):  # full, so it is readable already
+                    os.write(self._writable, b"\0")
                 self._is_awake = True
-                os.write(self._writable, b"\0")
 
     def clear(self) -> None:
         """Make the descriptor unreadable until the next message."""
         with self._lock:
-            if self._is_awake:
-                self._is_awake = False
-                os.read(self._readable, 1)
+            self._is_awake = False
+            # A forked child may have written, too.
+            with suppress(BlockingIOError):
+                while not self.is_closed and os.read(self._readable, 4096):
+                    pass
 
     def wait(self, timeout_s: float | None) -> bool:
         """Return whether the descriptor got readable within `timeout_s`."""
