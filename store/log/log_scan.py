@@ -51,11 +51,15 @@ class LogScan:
 
 
 class ChunkScan:
-    """Scan of the records from `offset` on, in batches: the records, `end_offset`, `stop` and `reason` of `LogScan`."""
+    """Scan of the records from `offset` on, in batches: the records, `end_offset`, `stop` and `reason` of `LogScan`.
 
-    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool) -> None:
+    The records of a batch begin within `batch_bytes`, if given.
+    """
+
+    def __init__(self, log: CommitLog, offset: int, *, check_crc: bool, batch_bytes: int | None = None) -> None:
         self._log = log
         self._check_crc = check_crc
+        self._batch_bytes = batch_bytes
         self.end_offset = offset
         self.stop = Stop.END
         self.reason = ""
@@ -67,15 +71,16 @@ class ChunkScan:
             segment_end = log.segment_end(base)
             scan = RecordScan(
                 _rest_of_segment(log, base), base, segment_end - base,
-                check_crc=self._check_crc, require_seal=log.requires_seals,
+                check_crc=self._check_crc, require_seal=log.requires_seals, limit=self._batch_bytes,
             )  # fmt: skip
             for batch in scan:
                 self.end_offset = batch.end_offset
                 yield batch
-            if scan.end.stop is not Stop.BLANK:
+            if scan.end.stop is Stop.BLANK:
+                self.end_offset = segment_end
+            elif scan.end.stop is not Stop.LIMIT:
                 self.stop, self.reason = scan.end.stop, scan.end.reason
                 return
-            self.end_offset = segment_end
 
 
 def _rest_of_segment(log: CommitLog, offset: int) -> memoryview:

@@ -79,7 +79,8 @@ class RecordBatch:
                     found.append(record)
                     at = piece.find(text, int(ends[record]) - start)
                 else:
-                    at = piece.find(text, at + 1)
+                    # A body may hold the text any number of times.
+                    at = piece.find(text, int(self.properties_at[record]) - start)
             first = last
         return found
 

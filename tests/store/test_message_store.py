@@ -367,3 +367,20 @@ def test_an_error_of_the_disk_when_a_topic_goes_is_latched(stores: Stores, broke
     with pytest.raises(DiskFailed):
         store.append([message()])
     assert bodies(store) == [b"kept"]
+
+
+@pytest.mark.parametrize("body_bytes", [100, 250_000])
+def test_records_are_read_in_turns_whatever_their_size(stores: Stores, body_bytes: int) -> None:
+    stores.fields["mapped_file_size_commit_log"] = 2 << 20
+    store = stores.open()
+    appended = []
+    while store.wrote_offset < 5 << 20:
+        appended += store.append([message(body=bytes(body_bytes)) for _ in range(3)])
+    most = 256 * 1024 + max(size for _, _, size in appended)
+    offset, seen = 0, []
+    while offset < store.wrote_offset:
+        batch, offset = store.records_from(offset)
+        assert batch is not None
+        assert batch.end_offset - batch.begin_offset <= most
+        seen += (batch.positions + batch.base).tolist()
+    assert seen == [physical_offset for _, physical_offset, _ in appended]
