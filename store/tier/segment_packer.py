@@ -9,6 +9,7 @@ its input.
 """
 
 import os
+import re
 import select
 import signal
 import struct
@@ -18,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 
 import msgspec
 
@@ -33,8 +34,7 @@ JOB, HURRY, PIECE, WRITTEN, FAULT = range(5)
 _NICE: Final = 19
 # Blocks that pass together: each message costs the broker's loop some turns.  A hurry waits for them.
 _BLOCKS_AT_ONCE: Final = 4
-# Where memory ends, Linux kills this process before the broker: a part can be packed again.
-_OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
+_GROUP: Final = re.compile(r"^0::/(.*)$", re.MULTILINE)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -49,10 +49,10 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why a part cannot be packed; `is_damage`: its log is damaged."""
+    """Why a part cannot be packed; `kind`: what is to blame."""
 
     reason: str
-    is_damage: bool
+    kind: Literal["log", "memory", "other"]
 
 
 class _Packer:
@@ -71,10 +71,10 @@ class _Packer:
                 self._pack(msgspec.msgpack.decode(content, type=Job))
 
     def _pack(self, job: Job) -> None:
-        read = _ReadFiles(self._disk, Path(job.directory), job.file_bytes)
-        writer = SegmentWriter(job.part, read, job.kept, TagsCodes(job.delay_levels))
-        pieces, is_urgent = iter(writer), job.is_urgent
+        read, is_urgent = _ReadFiles(self._disk, Path(job.directory), job.file_bytes), job.is_urgent
         try:
+            writer = SegmentWriter(job.part, read, job.kept, TagsCodes(job.delay_levels))
+            pieces = iter(writer)
             while True:
                 is_urgent = is_urgent or self._is_hurried()
                 thread = self._urgent if is_urgent else self._patient
@@ -83,12 +83,12 @@ class _Packer:
                 self._answer(PIECE, content)
             self._answer(WRITTEN, msgspec.msgpack.encode(writer.written))
         except MemoryError as error:
-            self._fail(f"there is not enough memory to pack the log from {job.part.start} on: {error}")
+            self._fail(Fault(f"there is not enough memory to pack the log from {job.part.start} on: {error}", "memory"))
         except StoreError as error:
-            self._fail(str(error), is_damage=isinstance(error, LogDamaged))
+            self._fail(Fault(str(error), "log" if isinstance(error, LogDamaged) else "other"))
 
-    def _fail(self, reason: str, *, is_damage: bool = False) -> None:
-        self._answer(FAULT, msgspec.msgpack.encode(Fault(reason, is_damage)))
+    def _fail(self, fault: Fault) -> None:
+        self._answer(FAULT, msgspec.msgpack.encode(fault))
 
     def _is_hurried(self) -> bool:
         # During a job nothing else comes.
@@ -140,11 +140,24 @@ def _step_aside() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, _NICE)  # of this thread
 
 
+def go_first(process: Path, groups: Path) -> None:
+    """Let Linux kill this process before the broker where memory ends: a part can be packed again.
+
+    Not if it then kills all of their group, as in a container of Kubernetes: the broker would go with this process.
+    `process` is its directory in /proc, `groups` that of all groups.
+    """
+    with suppress(OSError):  # an older system without such groups
+        group = _GROUP.search((process / "cgroup").read_text())
+        if group is not None and (groups / group[1] / "memory.oom.group").read_text().strip() == "1":
+            return
+    with suppress(OSError):  # a system without this file
+        (process / "oom_score_adj").write_text("1000")
+
+
 def main() -> None:
     """Serve the broker that started this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the broker, too
-    with suppress(OSError):  # a system without this file
-        _OOM_SCORE.write_text("1000")
+    go_first(Path("/proc/self"), Path("/sys/fs/cgroup"))
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         try:

@@ -24,7 +24,10 @@ _SILENCE_LIMIT_S: Final = 300
 
 
 class PackerFailed(StoreError):
-    """The process could not be started, ended, or hung.  The next part starts another."""
+    """The process could not be started, ended, hung, or had no memory.  The next part starts another if need be."""
+
+
+_FAULTS: Final = {"log": LogDamaged, "memory": PackerFailed, "other": StoreError}
 
 
 class SegmentProcess:
@@ -70,13 +73,16 @@ class SegmentProcess:
         except OSError as error:
             raise PackerFailed(f"{_PACKER}: the process cannot be started: {error}") from error
 
-    def finish(self) -> None:
-        """Note that the process has said all of its part."""
-        self._is_busy = self._was_silent = False
+    def finish(self, process: "_Process") -> None:
+        """Note that a process has said all of its part; of no interest if there is another one by now."""
+        with self._starting:
+            if process is self._process:
+                self._is_busy = self._was_silent = False
 
     def hung(self, process: "_Process") -> None:
         """End a process that was silent for too long; the next one does not let others go first."""
-        self._was_silent = True
+        with self._starting:
+            self._was_silent = self._was_silent or process is self._process
         self.close(process)
 
     def close(self, only: "_Process | None" = None) -> int | None:
@@ -98,7 +104,8 @@ class _Process:
     def __init__(self) -> None:
         self._socket, its = socket.socketpair()
         # Held while the socket is used, and while it is closed: its number may be another file's afterwards.
-        self._lock = threading.Lock()
+        # Two, so that a hurry does not wait for what the process says next.
+        self._sending, self._receiving = threading.Lock(), threading.Lock()
         with its:
             try:
                 self.popen = subprocess.Popen(isolated(_PACKER), stdin=its.fileno(), stdout=its.fileno())
@@ -112,12 +119,12 @@ class _Process:
 
     def send(self, kind: int, content: bytes) -> None:
         """Raises BlockingIOError if the process takes nothing for too long, and OSError if it has ended."""
-        with self._lock:
+        with self._sending:
             self._socket.sendall(HEAD.pack(kind, len(content)) + content)
 
     def receive(self) -> tuple[int, bytes]:
         """Return the next message.  Raises as `send`, and EOFError."""
-        with self._lock:
+        with self._receiving:
             kind, size_bytes = HEAD.unpack(self._exactly(HEAD.size))
             return kind, self._exactly(size_bytes)
 
@@ -136,7 +143,7 @@ class _Process:
         self.popen.kill()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # ends a call in another thread
-        with self._lock:
+        with self._sending, self._receiving:
             self._socket.close()
         try:
             return self.popen.wait(_END_LIMIT_S)
@@ -186,7 +193,7 @@ class PackedSegment:
         except (OSError, EOFError, msgspec.DecodeError) as error:
             status = self._packer.close(process)
             raise PackerFailed(f"{_PACKER}: the process ended, exit status {status}") from error
-        self._packer.finish()
+        self._packer.finish(process)
         if isinstance(said, Fault):
-            raise LogDamaged(said.reason) if said.is_damage else StoreError(said.reason)
+            raise _FAULTS[said.kind](said.reason)
         self._written = said

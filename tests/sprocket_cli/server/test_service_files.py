@@ -49,6 +49,10 @@ def test_every_server_has_a_unit() -> None:
     assert [path.stem for path in UNITS] == [f"sprocket-{name}" for name in names]
 
 
+def test_the_broker_goes_on_when_memory_ends_for_its_packing_process() -> None:
+    assert "\nOOMPolicy=continue\n" in (ROOT / "conf" / "systemd" / "sprocket-broker.service").read_text()
+
+
 def test_the_containerfile_names_what_exists() -> None:
     setup = ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg")

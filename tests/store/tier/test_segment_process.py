@@ -1,18 +1,22 @@
 """The process that packs segments makes what a writer in this process makes, and its end is only an error."""
 
+import contextlib
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from sprocket.common.errors import StoreError
 from sprocket.common.processes.child_process import await_readable
 from store.message_store import MessageStore
 from store.tier import segment_process
+from store.tier.segment_packer import HURRY, go_first
 from store.tier.segment_process import PackerFailed, SegmentProcess
 from store.tier.segment_writer import Kept, LogDamaged
 from tests.store.rig import Stores, message
@@ -81,8 +85,7 @@ def test_a_process_that_hangs_is_killed_and_the_next_part_starts_another(
     store: MessageStore, packer: SegmentProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_process, "_SILENCE_LIMIT_S", 1)
-    packer.begin()
-    packer.finish()
+    packer.finish(packer.begin())
     hung = running(packer)
     os.kill(hung, signal.SIGSTOP)
     with pytest.raises(PackerFailed, match="the process said nothing for 1 s"):
@@ -119,7 +122,7 @@ def test_a_process_without_memory_says_so(stores: Stores) -> None:
     try:
         list(packer.segment(part_at(store, 0, 110_000), Kept()))  # now it has all that it needs for a small part
         resource.prlimit(running(packer), resource.RLIMIT_DATA, (1, 1))
-        with pytest.raises(StoreError, match="not enough memory to pack the log from 0 on"):
+        with pytest.raises(PackerFailed, match="not enough memory to pack the log from 0 on"):
             whole(store, packer)
         packer.close()
         whole(store, packer)
@@ -172,6 +175,49 @@ def test_the_end_of_a_part_that_was_left_does_not_disturb_the_next(store: Messag
     with pytest.raises(PackerFailed, match="the process ended"):
         list(pieces)
     assert first + b"".join(taken) == write(store, part_at(store, FILE_BYTES))[0]
+
+
+def test_the_end_of_a_process_does_not_free_the_next_one(packer: SegmentProcess) -> None:
+    left = packer.begin()
+    busy = packer.begin()
+    packer.finish(left)
+    packer.hung(left)
+    assert packer.pid == busy.popen.pid
+    free = packer.begin()
+    assert free is not busy  # which had not said all of its part
+    packer.finish(free)
+    assert packer.begin() is free
+
+
+def test_a_process_is_told_something_while_it_is_waited_for(packer: SegmentProcess) -> None:
+    process, ended = packer.begin(), threading.Event()
+
+    def receive() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            process.receive()
+        ended.set()
+
+    waiting = threading.Thread(target=receive)
+    waiting.start()
+    while ") S " not in Path(f"/proc/self/task/{waiting.native_id}/stat").read_text():
+        time.sleep(0.01)
+    process.send(HURRY, b"")
+    assert not ended.is_set()
+    packer.close()
+    waiting.join(60)
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize(("whole_group", "score"), [("1", "0"), ("0", "1000"), (None, "1000")])
+def test_where_memory_ends_it_goes_first_if_it_goes_alone(tmp_path: Path, whole_group: str | None, score: str) -> None:
+    (tmp_path / "cgroup").write_text("9:name=systemd:/\n0::/system.slice/broker\n")
+    (tmp_path / "oom_score_adj").write_text("0")
+    group = tmp_path / "system.slice" / "broker"
+    group.mkdir(parents=True)
+    if whole_group is not None:
+        (group / "memory.oom.group").write_text(f"{whole_group}\n")
+    go_first(tmp_path, tmp_path)
+    assert (tmp_path / "oom_score_adj").read_text() == score
 
 
 def test_damage_of_the_log_is_said_as_such(store: MessageStore, packer: SegmentProcess) -> None:
