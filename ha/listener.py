@@ -68,6 +68,11 @@ class SlaveConnection(asyncio.Protocol):
         return self.peer[0] if identity is None else identity.place
 
     @property
+    def is_stranger(self) -> bool:
+        """Whether no slave is known here.  One that sends what the master lost has greeted, but asks for no log yet."""
+        return self.link.identity is None and self.link.requested_offset is None
+
+    @property
     def is_secured(self) -> bool:
         """Whether the connection uses TLS."""
         return self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
@@ -371,13 +376,13 @@ class SlaveListener:
     def join(self, connection: SlaveConnection) -> bool:
         """Add a connection; return False if there are too many slaves.
 
-        It takes the place of the oldest connection that has not asked for the log: strangers keep no slave out.
+        It takes the place of the oldest stranger, so strangers keep no slave out.
         """
         if len(self.connections) >= _MAX_SLAVES:
-            oldest = next((one for one in self.connections if one.link.requested_offset is None), None)
+            oldest = next((one for one in self.connections if one.is_stranger), None)
             if oldest is None:
                 return False
-            oldest.close("too many connections have not asked for the log")
+            oldest.close("too many connections, and this one has neither greeted nor asked for the log")
             self.left(oldest)
         self.connections.append(connection)
         return True
