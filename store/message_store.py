@@ -36,7 +36,7 @@ from store.index.index_service import IndexService
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.log.cold_area import ColdArea
 from store.log.commit_log import CommitLog
-from store.log.log_scan import ChunkScan
+from store.log.log_scan import TURN_BYTES, ChunkScan
 from store.log_figures import log_figures
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_table import ConsumeQueueTable
@@ -61,8 +61,6 @@ from store.worker import ThreadWorker, Workers
 __all__ = ["Appended", "Boundary", "GetResult", "GetStatus", "MessageStore", "PendingMessage", "TagsFilter"]
 
 _log = logging.getLogger(__name__)
-# Log that `records_from` reads at once: 3 ms with plain Python.
-_TURN_BYTES: Final = 256 * 1024
 _LOCKED: Final = failpoint("message_store.locked")
 _Messages = TypeVar("_Messages", Sequence[PendingMessage], EncodedRecords)
 _RECOVERED: Final = failpoint("message_store.recovered")
@@ -331,13 +329,11 @@ class MessageStore:
     def records_from(self, physical_offset: int) -> tuple[RecordBatch | None, int]:
         """Return the next records at or after `physical_offset`, confirmed or not, and where to continue.
 
-        They begin within `_TURN_BYTES`, for callers on the event loop.  A batch of None has no records.  A segment is
-        skipped from its first damaged record on.
+        They begin within `TURN_BYTES`; None without any.  A segment is skipped from its first damaged record on.
         """
-        begin = max(physical_offset, self._commit_log.min_offset)
-        scan = ChunkScan(self._commit_log, begin, check_crc=False, batch_bytes=_TURN_BYTES)
-        batch = next(iter(scan), None)
-        if batch is not None:
+        log = self._commit_log
+        scan = ChunkScan(log, max(physical_offset, log.min_offset), check_crc=False, batch_bytes=TURN_BYTES)
+        if (batch := next(iter(scan), None)) is not None:
             return batch, batch.end_offset
         if scan.end_offset < self._commit_log.wrote_offset:
             peer_lines.error(_log, "", "event=records_unreadable offset=%d reason=%r", scan.end_offset, scan.reason)

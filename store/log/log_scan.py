@@ -8,6 +8,8 @@ from store.record.record import Record
 from store.scan.record_batch import RecordBatch
 from store.scan.record_scan import RecordScan, ScanEnd, Stop, record_at
 
+# Log that the event loop reads at once: 3 ms with plain Python.
+TURN_BYTES: Final = 256 * 1024
 _EMPTY: Final = memoryview(b"")
 
 

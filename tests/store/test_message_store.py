@@ -12,6 +12,7 @@ from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.record import MAGIC_V1, MAGIC_V2, SysFlag
 from store.config.store_config import FlushDiskType
 from store.disk.disk import RealDisk
+from store.log.log_scan import TURN_BYTES
 from store.message_store import Boundary, GetStatus
 from store.record.checksum import SEAL_BYTES
 from tests.store.reading import bodies, read_queue, records_of
@@ -376,7 +377,7 @@ def test_records_are_read_in_turns_whatever_their_size(stores: Stores, body_byte
     appended = []
     while store.wrote_offset < 5 << 20:
         appended += store.append([message(body=bytes(body_bytes)) for _ in range(3)])
-    most = 256 * 1024 + max(size for _, _, size in appended)
+    most = TURN_BYTES + max(size for _, _, size in appended)
     offset, seen = 0, []
     while offset < store.wrote_offset:
         batch, offset = store.records_from(offset)
