@@ -85,8 +85,8 @@ class ProxyConfig(MetricsSettings, HealthSettings, LogSettings):
     )
     grpc_max_in_flight_size: int = int_setting(
         256 * 1024 * 1024,
-        "Requests that are served, of all calls; and once more answers that wait for their clients.  Above it calls "
-        "are refused.  A connection may have a quarter of it.",
+        "Requests that are served, of all calls; and once more answers that wait for their clients.  A connection may "
+        "have a quarter of it.  Above it each connection has an equal share; above twice this size calls are refused.",
         1,
         "bytes",
     )

@@ -122,6 +122,8 @@ class ReceiveActivity:
                 init_mode=_FROM_END, exp_type=wanted.expression_type, exp=wanted.sub_string,
                 order=group_config.consume_message_orderly, attempt_id=attempt_id,
             )  # fmt: skip
+        # What cannot be written is not popped: brokers may count it as delivered.
+        write.check_room()
         asked_at = self._brokers.instance.clock.monotonic()
 
         def popped_of(response: ReceivedResponse) -> list[PoppedMessage]:
@@ -135,6 +137,7 @@ class ReceiveActivity:
         if not popped:
             return False
         kept = self._matching(popped, wanted, source, group_config)
+        del popped
         if kept:
             await self._deliver(call, source, kept, len(response.body), write, renews)
         else:
@@ -166,20 +169,23 @@ class ReceiveActivity:
             return  # nothing was popped
 
     def _release(self, receipt: Receipt, source: "_Source") -> None:
-        """Let a message be redelivered soon that no client got."""
-        self._spawn(self._renewal.release_receipt(receipt, source.group, source.topic))
+        """Let a message be redelivered soon that no client got; this delivery is not counted."""
+        # To suspend a message of a lite topic puts off all that was popped with it, also what has been written.
+        suspend = not source.is_lite
+        self._spawn(self._renewal.release_receipt(receipt, source.group, source.topic, suspend=suspend))
 
     async def _deliver(
         self,
         call: Call,
         source: "_Source",
-        messages: Sequence[PoppedMessage],
+        messages: list[PoppedMessage],
         size: int,
         write: Answer,
         renews: bool,
     ) -> None:
         """Write `messages`, and renew them from now on if `renews`; those that cannot be written are released.
 
+        `messages` is empty then: a body that was inflated does not wait for the others.
         Raises Refusal if the client has left too much unread to keep `size` bytes for it.
         """
         receipts = [source.receipt(message) for message in messages]
@@ -193,13 +199,15 @@ class ReceiveActivity:
         def release_written() -> None:
             for number, receipt in enumerate(receipts[:written]):
                 if not held or self._renewal.held.drop(held[number]):  # else it is acknowledged
-                    self._release(receipt, source)
+                    # The client may have got it.
+                    self._spawn(self._renewal.release_receipt(receipt, source.group, source.topic))
 
         try:
             write.hold(size, release_written)
             await write(_OK)
-            for message, handle in zip(messages, given, strict=True):
-                await write(_encode(message.message, field, handle, now_ms))
+            messages.reverse()
+            for handle in given:
+                await write(_encode(messages.pop().message, field, handle, now_ms))
                 written += 1
         finally:
             for one in held[written:]:

@@ -96,9 +96,9 @@ class Clients:
         self._silent_s = silent_s
         self._lost_s = lost_s
         self._died = died
-        # Called with a client that has reported here, the id of one that ended itself, and one that is forgotten.
+        # Called with a client that has reported here, one that ended itself, and one that is forgotten.
         self.on_report: list[Callable[[Client], None]] = []
-        self.on_end: list[Callable[[str], None]] = []
+        self.on_end: list[Callable[[Client], None]] = []
         self.on_forget: list[Callable[[Client], None]] = []
         self._clients: dict[str, Client] = {}
 
@@ -131,10 +131,15 @@ class Clients:
         client.seen_at = client.called_at = now
         return client
 
-    def heard(self, client_id: str) -> None:
-        """Record that a client called another worker of this proxy."""
+    def is_of(self, client_id: str, account: str | None) -> bool:
+        """Return whether a client is not known to be of another account."""
         client = self._clients.get(client_id)
-        if client is not None:
+        return client is None or client.account == account
+
+    def heard(self, client_id: str, account: str | None) -> None:
+        """Record that a client called another worker of this proxy.  Ignored if it is of another account here."""
+        client = self._clients.get(client_id)
+        if client is not None and client.account == account:
             client.seen_at = self._monotonic()
 
     def report(
@@ -207,9 +212,15 @@ class Clients:
 
     def end(self, client_id: str) -> None:
         """Forget a client that says that it ends."""
-        self.remove(client_id)
-        for listener in self.on_end:
-            listener(client_id)
+        client = self.remove(client_id)
+        if client is not None:
+            for listener in self.on_end:
+                listener(client)
+
+    def end_elsewhere(self, client_id: str, account: str | None) -> None:
+        """Forget a client that ended at another worker of this proxy.  Ignored if it is of another account here."""
+        if self.is_of(client_id, account):
+            self.remove(client_id)
 
     def expire(self) -> list[str]:
         """Forget the clients that are silent for too long; return their ids."""

@@ -141,12 +141,12 @@ class Renewal:
         """Make messages visible soon."""
         await asyncio.gather(*(self._release(held) for held in taken))
 
-    async def release_receipt(self, receipt: Receipt, group: str, topic: str) -> None:
-        """Make one message visible soon that no client got."""
+    async def release_receipt(self, receipt: Receipt, group: str, topic: str, *, suspend: bool = False) -> None:
+        """Make one message visible soon; with `suspend` its next delivery is not counted."""
         async with self._slots:
             try:
                 delay_ms = self._config.invisible_time_millis_when_clear
-                await self._brokers.change_invisible(receipt, group, topic, delay_ms)
+                await self._brokers.change_invisible(receipt, group, topic, delay_ms, suspend=suspend)
             except (ClientError, Refusal) as error:
                 peer_lines.info(logger, "", "event=release_failed handle=%r reason=%r", receipt.encode(), str(error))
 

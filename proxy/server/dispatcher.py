@@ -164,7 +164,7 @@ class Dispatcher:
 
             try:
                 async with asyncio.timeout(None) as scope:
-                    limit = WriteLimit(scope, write, write_s, exchange.hold)
+                    limit = WriteLimit(scope, write, write_s, exchange)
 
                     async def begin(call: Call, request: Any) -> None:
                         # The call may have waited until now.
@@ -172,6 +172,8 @@ class Dispatcher:
 
                     try:
                         await self._served(self._call(exchange), exchange, kind, begin)
+                    except Aborted:  # by the server: no part can be written any more
+                        raise
                     except Exception as error:
                         await limit(response(status=status_of(error)))
                     finally:

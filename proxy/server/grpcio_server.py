@@ -58,6 +58,9 @@ class _Stream:
         self._answers = answers
         self._held_bytes = 0
 
+    def check_room(self) -> None:
+        self._answers.check_room(self.peer())
+
     def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
         self._answers.take(self.peer(), size)
         self._held_bytes += size

@@ -160,6 +160,10 @@ class H2cornExchange:
         self.fault = Aborted(code, text)
         raise asyncio.CancelledError
 
+    def check_room(self) -> None:
+        """See `Stream`."""
+        self._limits.answers.check_room(self._client)
+
     def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
         """See `Stream`."""
         self._limits.answers.take(self._client, size)

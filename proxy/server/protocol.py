@@ -65,6 +65,9 @@ NotTaken = Callable[[], None]
 class Stream(Exchange, Protocol):
     """A call whose answer is a stream."""
 
+    def check_room(self) -> None:
+        """Raise Refusal if the connection has too much unread for `hold` to take anything."""
+
     def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
         """Count bytes that the handler keeps for its answer until it ends.  Raises Refusal if they are too many.
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from proxy.server.protocol import NotTaken
+from proxy.server.protocol import NotTaken, Stream
 
 
 class Answer(Protocol):
@@ -12,6 +12,9 @@ class Answer(Protocol):
 
     async def __call__(self, part: Any) -> None:
         """Write one part."""
+
+    def check_room(self) -> None:
+        """See `Stream`."""
 
     def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
         """See `Stream`."""
@@ -28,19 +31,15 @@ class WriteLimit:
         scope: asyncio.Timeout,
         write: Callable[[Any], Awaitable[None]],
         limit_s: float,
-        hold: Callable[[int, NotTaken | None], None],
+        stream: Stream,
     ) -> None:
-        self._hold = hold
+        self.check_room, self.hold = stream.check_room, stream.hold
         self._scope = scope
         self._write = write
         self._limit_s = limit_s
         self._loop = asyncio.get_running_loop()
         self._began_s: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-
-    def hold(self, size: int, not_taken: NotTaken | None = None) -> None:
-        """See `Stream`."""
-        self._hold(size, not_taken)
 
     async def __call__(self, part: Any) -> None:
         """Write one part."""

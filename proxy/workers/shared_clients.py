@@ -2,7 +2,8 @@
 
 The connections of one client may end at several workers: its telemetry stream at one, its receives at another.
 So every worker knows the settings of every client, hears that a client lives or has ended, and knows which workers
-hold handles of it.  A handle that this worker does not hold is asked for there, and only there: a client with one
+hold handles of it.  Each message names the client's account: a worker ignores what another account's client with the
+same id does elsewhere.  A handle that this worker does not hold is asked for there, and only there: a client with one
 connection costs no message between workers.
 """
 
@@ -83,9 +84,9 @@ class SharedClients:
         while True:
             await pause(_TELL_PERIOD_S)
             since, self._told_at = self._told_at, self._monotonic()
-            ids = [client.client_id for client in self._clients if client.called_at >= since]
-            for at in range(0, len(ids), _MAX_IDS):
-                self._send("alive", clients=ids[at : at + _MAX_IDS])
+            alive = [(client.client_id, client.account) for client in self._clients if client.called_at >= since]
+            for at in range(0, len(alive), _MAX_IDS):
+                self._send("alive", clients=alive[at : at + _MAX_IDS])
 
     def close(self) -> None:
         """Close the line."""
@@ -106,8 +107,8 @@ class SharedClients:
             settings = base64.b64encode(client.reported.SerializeToString()).decode()
             self._send("report", to=to, client=client.client_id, account=client.account, settings=settings)
 
-    def _ended(self, client_id: str) -> None:
-        self._send("end", client=client_id)
+    def _ended(self, client: Client) -> None:
+        self._send("end", client=client.client_id, account=client.account)
 
     def _forgotten(self, client: Client) -> None:
         self._holders.pop(client.client_id, None)
@@ -116,7 +117,14 @@ class SharedClients:
     def _holds(self, client_id: str) -> None:
         if client_id not in self._said:
             self._said.add(client_id)
-            self._send("holds", client=client_id)
+            self._say_holds(client_id, None)
+
+    def _say_holds(self, client_id: str, to: int | None) -> None:
+        self._send("holds", to=to, client=client_id, account=self._account(client_id))
+
+    def _account(self, client_id: str) -> str | None:
+        client = self._clients.get(client_id)
+        return None if client is None else client.account
 
     def lite_taken(self, client_id: str, group: str, lite_topic: str) -> None:
         """Tell the others that a client, whose telemetry stream is not here, no longer consumes a lite topic."""
@@ -128,7 +136,10 @@ class SharedClients:
             self._questions += 1
             number = self._questions
             answer = self._asked[number] = asyncio.get_running_loop().create_future()
-            self._send("take", to=worker, number=number, client=client_id, group=group, message=message_id, given=given)
+            self._send(
+                "take", to=worker, number=number, client=client_id, account=self._account(client_id), group=group,
+                message=message_id, given=given,
+            )  # fmt: skip
             try:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_ASK_LIMIT_S):
@@ -157,28 +168,30 @@ class SharedClients:
             if client.is_here:
                 self._report(client, worker)
         for client_id in self._said:
-            self._send("holds", to=worker, client=client_id)
+            self._say_holds(client_id, worker)
 
     def _on_report(self, message: Message) -> None:
         settings = wire.Settings.FromString(base64.b64decode(message["settings"]))
         self._clients.report_elsewhere(message["client"], settings, message["account"])
 
     def _on_alive(self, message: Message) -> None:
-        for client_id in message["clients"]:
-            self._clients.heard(client_id)
+        for client_id, account in message["clients"]:
+            self._clients.heard(client_id, account)
 
     def _on_end(self, message: Message) -> None:
-        self._clients.remove(message["client"])
+        self._clients.end_elsewhere(message["client"], message["account"])
 
     def _on_lite_taken(self, message: Message) -> None:
         self._tell_lite_taken(message["client"], message["group"], message["lite_topic"])
 
     def _on_holds(self, message: Message) -> None:
         self._holders.setdefault(message["client"], set()).add(message["from"])
-        self._clients.heard(message["client"])
+        self._clients.heard(message["client"], message["account"])
 
     def _on_take(self, message: Message) -> None:
-        held = self._held.take(message["client"], message["group"], message["message"], message["given"])
+        client_id, held = message["client"], None
+        if self._clients.is_of(client_id, message["account"]):
+            held = self._held.take(client_id, message["group"], message["message"], message["given"])
         renewing = None if held is None else held.renewing
         if renewing is None:
             self._send("taken", to=message["from"], number=message["number"], held=_fields(held))

@@ -12,10 +12,10 @@ from proxy.brokers.slowed_callers import SlowedCallers
 from proxy.config import ProxyConfig
 from proxy.listeners import Listener
 from proxy.server.byte_budget import ByteBudget
-from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods, Telemetry
+from proxy.server.dispatcher import SERVICE, Dispatcher, Limits, Methods, Streaming, Telemetry
 from proxy.server.grpcio_server import GrpcioServer
 from proxy.server.intake import Intake
-from proxy.server.protocol import Aborted
+from proxy.server.protocol import Aborted, StatusCode
 from proxy.status import Refusal
 from sprocket.grpc_wire import messaging_pb2 as wire
 from tests.proxy.rig import Anybody
@@ -56,8 +56,8 @@ class Context:
 async def _telemetry(call: Any, command: Any, stream: Any) -> None: ...
 
 
-def _dispatcher(telemetry: Telemetry = _telemetry, write_s: float = 1) -> Dispatcher:
-    methods = Methods({}, {}, telemetry, lambda client_id, stream: None)
+def _dispatcher(telemetry: Telemetry = _telemetry, write_s: float = 1, **streaming: Streaming) -> Dispatcher:
+    methods = Methods({}, streaming, telemetry, lambda client_id, stream: None)
     listener, limits = Listener("default", 0), Limits(write_s, 1)
     return Dispatcher(methods, lambda: listener, Anybody(), Intake(1, 1), limits, SlowedCallers(monotonic))
 
@@ -80,6 +80,28 @@ async def test_a_failed_telemetry_stream_tells_why_though_its_client_does_not_re
 
     with pytest.raises(Aborted, match="no such type"):
         await _dispatcher(fail, 0.01).handlers()[f"/{SERVICE.full_name}/Telemetry"].serve(Unread())
+
+
+async def test_a_stream_that_the_server_aborts_is_not_answered_further() -> None:
+    class Full(Context):
+        def __init__(self) -> None:
+            self.written: list[bytes] = []
+
+        def check_room(self) -> None: ...
+
+        def hold(self, size: int, not_taken: Any = None) -> None: ...
+
+        async def write(self, message: bytes) -> None:
+            self.written.append(message)
+            raise Aborted(StatusCode.RESOURCE_EXHAUSTED, "too much is unread")
+
+    async def receive(call: Any, request: Any, write: Any) -> None:
+        await write(b"message")
+
+    context = Full()
+    with pytest.raises(Aborted, match="too much is unread"):
+        await _dispatcher(ReceiveMessage=receive).handlers()[f"/{SERVICE.full_name}/ReceiveMessage"].serve(context)
+    assert context.written == [b"message"]
 
 
 def test_every_method_is_found_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
