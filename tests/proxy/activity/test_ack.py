@@ -165,7 +165,7 @@ async def test_all_handles_of_a_call_that_ends_are_held_again_or_released(
     brokers, table = WaitingBrokers(3), HeldHandles()
     released: list[Receipt] = []
 
-    async def change_invisible(receipt: Receipt, *rest: object) -> Receipt:
+    async def change_invisible(receipt: Receipt, *rest: object, suspend: bool = False) -> Receipt:
         released.append(receipt)
         return receipt
 

@@ -47,7 +47,7 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(("peer", "size", "is_served"), [(_ONE, 11, False), (_TWO, 11, True), (_TWO, 90, False)])
+@pytest.mark.parametrize(("peer", "size", "is_served"), [(_ONE, 11, False), (_TWO, 185, True), (_TWO, 186, False)])
 async def test_bytes_of_a_connection_and_of_all_are_bounded(peer: Any, size: int, is_served: bool) -> None:
     intake = Intake(100, 100)
     assert await intake.read(_ONE, _of(b"x" * 15)) == b"x" * 15
