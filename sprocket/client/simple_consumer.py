@@ -372,7 +372,7 @@ class SimpleConsumer:
         """Make `popped` invisible for `invisible` from now on (`pop_invisible_time_s` by default).  Raises as `ack`."""
         _check_popped(popped)
         invisible_s = arguments.timeout_or("invisible", invisible, self._settings.pop_invisible_time_s)
-        await self._pops.change_invisible(popped, invisible_s)
+        await self._renewal.change(popped, lambda: self._pops.change_invisible(popped, invisible_s))
 
     async def nack(self, popped: PoppedMessage, delay: timedelta | float = 1.0) -> None:
         """Reject `popped`: it is redelivered after `delay`, with `reconsume_times` one higher.  Raises as `ack`."""

@@ -73,7 +73,7 @@ class Renewal:
         """
         earlier = self._by_identity.get(identity(later))
         held = None if earlier is None else self._held[earlier]
-        if held is not None and held.renewing is not None:
+        while held is not None and held.renewing is not None:
             await asyncio.wait([held.renewing])
         if held is None or self._held.get(held.popped) is not held:
             return False
@@ -82,17 +82,37 @@ class Renewal:
         self._due.set()
         return True
 
+    async def change(self, popped: PoppedMessage, change: Callable[[], Awaitable[None]]) -> None:
+        """Call `change`, which gives `popped` a new handle, while nothing else uses the handle.  Raises what it raises.
+
+        `take_over`, `release` and the next renewal wait for it: a broker knows the last handle only.
+        """
+        while (held := self._held.get(popped)) is not None and held.renewing is not None:
+            await asyncio.wait([held.renewing])
+        if held is None:
+            await change()
+            return
+        task = held.renewing = asyncio.ensure_future(change())
+        try:
+            await task
+            held.due_at = popped.invisible_until - self._margin_s
+        finally:
+            held.renewing = None
+            self._due.set()
+
     async def release(self, popped: PoppedMessage) -> None:
         """Stop renewing `popped`; wait for a running renewal, so that its handle is the newest."""
         held = self._held.get(popped)
         if held is None:
             return
-        self._forget(popped)
+        self.forget(popped)
         if held.renewing is not None:
             await asyncio.wait([held.renewing])
 
-    def _forget(self, popped: PoppedMessage) -> None:
-        del self._held[popped]
+    def forget(self, popped: PoppedMessage) -> None:
+        """Stop renewing `popped`; its next delivery is a new message.  For a message that nobody settles."""
+        if self._held.pop(popped, None) is None:
+            return
         key = identity(popped)
         if self._by_identity.get(key) is popped:
             del self._by_identity[key]
@@ -109,7 +129,9 @@ class Renewal:
     async def run(self) -> None:
         """Renew due messages forever."""
         while True:
-            self._next_due = next_due = min((held.due_at for held in self._held.values()), default=math.inf)
+            self._next_due = next_due = min(
+                (held.due_at for held in self._held.values() if held.renewing is None), default=math.inf
+            )
             await self._due.wait(None if next_due == math.inf else max(next_due - self._monotonic(), 0.01))
             now = self._monotonic()
             for held in list(self._held.values()):
@@ -117,7 +139,7 @@ class Renewal:
                     continue
                 if now >= held.ends_at:
                     logger.warning("event=renewal_ended message=%r held_s=%.0f", held.popped, self._limit_s)
-                    self._forget(held.popped)
+                    self.forget(held.popped)
                 else:
                     # All due messages at once: they share the connections.
                     held.due_at = now + max(_RETRY_S, self._margin_s)

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+import pytest
+
 from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.pop.renewal import Renewal
 from sprocket.common.errors import ClientError
@@ -105,10 +107,83 @@ async def test_message_in_work_gets_the_handle_of_its_next_delivery() -> None:
 async def test_two_messages_of_one_identity_are_no_repeats() -> None:
     async with renewing(Broker()) as (renewal, now):
         first, second, redelivered = (popped(offset, now() + 60.0) for offset in (1, 2, 3))
-        redelivered.message.reconsume_times = 1
+        redelivered.message.reconsume_times += 1
         renewal.hold([first])
         assert not renewal.has_earlier(second)
         assert renewal.has_earlier(redelivered)
+        await renewal.release(first)
+        renewal.hold([redelivered])
+        assert not renewal.has_earlier(second)
+
+
+async def test_message_that_nobody_takes_is_forgotten() -> None:
+    async with renewing(Broker()) as (renewal, now):
+        dropped, later = popped(1, now() + 60.0), popped(1, now() + 60.0)
+        renewal.hold([dropped])
+        for _ in range(2):
+            renewal.forget(dropped)
+            assert len(renewal) == 0
+        assert not renewal.has_earlier(later)
+
+
+async def test_a_change_of_the_application_has_the_handle_for_itself() -> None:
+    broker = Broker()
+    async with renewing(broker, invisible_s=60.0) as (renewal, now):
+        held, later = popped(1, now() + 60.0), popped(2, now() + 60.0)
+        later.message.reconsume_times += 1
+        handles = held.handle, later.handle
+        renewal.hold([held])
+        answer = asyncio.Event()
+
+        async def extend() -> None:
+            handle = held.handle._replace(pop_time_ms=7)
+            await answer.wait()
+            held.handle, held.invisible_until = handle, now() + 600.0
+
+        changing = asyncio.create_task(renewal.change(held, extend))
+        await asyncio.sleep(0)
+        taking = asyncio.create_task(renewal.take_over(later))
+        await asyncio.sleep(0.02)
+        assert not taking.done()
+        answer.set()
+        await changing
+        assert await taking
+        assert (held.handle, later.handle) == (handles[1], handles[0]._replace(pop_time_ms=7))
+
+
+async def test_a_change_of_the_application_waits_for_the_renewal_under_way() -> None:
+    broker = Broker()
+    broker.blocked = asyncio.Event()
+    async with renewing(broker) as (renewal, now):
+        held = popped(1, now())
+        renewal.hold([held])
+        await until(lambda: broker.renewed == [1])
+        extended: list[bool] = []
+
+        async def extend() -> None:
+            extended.append(held.invisible_until > now())
+            held.invisible_until = now() + 60.0
+
+        changing = asyncio.create_task(renewal.change(held, extend))
+        await asyncio.sleep(0.02)
+        assert extended == []
+        broker.blocked.set()
+        await changing
+        assert extended == [True]
+
+
+async def test_a_failed_change_ends_no_renewal() -> None:
+    broker = Broker()
+    async with renewing(broker, invisible_s=60.0) as (renewal, now):
+        held = popped(1, now() + 20.5)
+
+        async def fail() -> None:
+            raise ClientError("no")
+
+        renewal.hold([held])
+        with pytest.raises(ClientError):
+            await renewal.change(held, fail)
+        await until(lambda: broker.renewed)
 
 
 async def test_release_waits_for_the_renewal_under_way() -> None:
