@@ -192,10 +192,13 @@ class LiteConsumer(SimpleConsumer):
 
     # Order
 
-    async def _put(self, batch: list[PoppedMessage]) -> None:
+    def _hold_new(self, batch: list[PoppedMessage]) -> list[PoppedMessage]:
         # Repeats are given again: they and what follows them replace what the broker delivered before.
         self._renewal.hold(batch)
-        for given_up in self._lite_ready.extend(batch):
+        return batch
+
+    async def _put(self, batch: list[PoppedMessage]) -> None:
+        for given_up in self._lite_ready.extend(self._hold_new(batch)):
             await self._renewal.release(given_up)
 
     async def _released(self, popped: PoppedMessage) -> None:

@@ -15,7 +15,7 @@ class PopSettings:
     pop_threshold_for_queue: int = 96  # maximum number of messages that an iteration or `run` holds
     poll_time_s: float = 15.0  # how long a broker holds a pop that finds nothing
     renew_limit_s: float = 15 * 60.0  # consumeTimeout: a message in work is renewed up to this time
-    remember_s: float = 0.0  # after an acknowledgement, its message is not given again for this time
+    remember_s: float = 0.0  # a message that was acknowledged is not given again for this time; not for lite topics
 
     def __post_init__(self) -> None:
         """Raises IllegalArgument."""

@@ -10,12 +10,14 @@ import sprocket
 from sprocket import (
     AdminClient,
     BrokerRefused,
+    ConnectionLost,
     ConsumeFrom,
     IllegalArgument,
     IllegalMessage,
     LiteQuotaExceeded,
     Message,
     MessageQueue,
+    PopSettings,
     Producer,
     SubscriptionGroupConfig,
     Tail,
@@ -63,6 +65,28 @@ async def test_a_rejected_message_comes_again_before_those_that_follow(address: 
                     break
         assert seen[:3] == [(b"0", 0), (b"1", 0), (b"1", 1)]
         assert [body for body, _ in seen[2:]] == [b"1", b"2"]
+
+
+@pytest.mark.timeout(180)
+async def test_a_receive_that_renews_gives_every_delivery(
+    shared_broker: Broker, channels: Channels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that lapsed in work is delivered again together with those that follow it, and so it is given."""
+    settings = PopSettings(pop_invisible_time_s=1.0)
+
+    async def away(*_: object) -> None:
+        raise ConnectionLost("the broker is away")
+
+    async with sprocket.connect(shared_broker.namesrv) as mq:
+        await send(mq, channels.topic, "a", b"0", b"1")
+        consumer = mq.lite_consumer(channels.shared, channels.topic, "a", settings=settings)
+        monkeypatch.setattr(consumer._pops, "change_invisible", away)
+        deliveries: list[list[bytes]] = []
+        async with asyncio.timeout(120):
+            while len(deliveries) < 2:
+                if found := await consumer.receive(wait_s=2.0, renew=True):
+                    deliveries.append([message.body for message in found])
+        assert deliveries == [[b"0", b"1"]] * 2
 
 
 @pytest.mark.timeout(120)
