@@ -149,6 +149,9 @@ class MessageSource(Protocol):
     def take(self, message: "ReceivedMessage", now: float, /) -> None:
         """Record that the application got `message` at `now`, monotonic s."""
 
+    def skip(self, message: "ReceivedMessage", /) -> None:
+        """Record that the application does not get `message`, because `is_dropped` is True."""
+
     def is_pending(self, message: "ReceivedMessage", /) -> bool:
         """Return whether `message` still waits for its acknowledgement."""
 

@@ -156,7 +156,11 @@ class Handling:
         try:
             while queue:
                 first = queue.popleft()
-                if first.source is not None and not first.source.is_dropped:
+                if first.source is None:
+                    continue
+                if first.source.is_dropped:
+                    first.source.skip(first)
+                else:
                     await self._handle([first])
         finally:
             del self._waiting_by_key[key]

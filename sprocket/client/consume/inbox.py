@@ -99,11 +99,15 @@ class Inbox:
         while ready:
             message = ready.popleft()
             source = message.source
-            if source is not None and not source.is_dropped:
-                source.take(message, self._monotonic())
-                for listener in self._on_taken:
-                    listener([message])
-                return message
+            if source is None:
+                continue
+            if source.is_dropped:
+                source.skip(message)
+                continue
+            source.take(message, self._monotonic())
+            for listener in self._on_taken:
+                listener([message])
+            return message
         return None
 
     async def take(self, max_messages: int = 1) -> list[ReceivedMessage]:

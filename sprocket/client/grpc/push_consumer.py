@@ -75,6 +75,11 @@ class PopSource:
         message.taken_at = now
         self._consumer.taken.add(self)
 
+    def skip(self, message: ReceivedMessage, /) -> None:
+        """Give `message` up, so that its next delivery is a new message."""
+        if self.acknowledge(message):
+            self._consumer.give_up(self.popped)
+
     def is_pending(self, message: ReceivedMessage, /) -> bool:
         return not self._is_settled
 
@@ -86,6 +91,17 @@ class PopSource:
         was_pending, self._is_settled = not self._is_settled, True
         self._consumer.taken.discard(self)
         return was_pending
+
+
+class _Receiver(GrpcSimpleConsumer):
+    """Receives for a `GrpcConsumer`."""
+
+    _kind = wire.PUSH_CONSUMER
+
+    def give_up(self, popped: PoppedMessage) -> None:
+        """Stop renewing `popped`, which the application does not get."""
+        self._renewal.forget(popped)
+        self._room.set()
 
 
 class GrpcConsumer(Consumer):
@@ -108,10 +124,9 @@ class GrpcConsumer(Consumer):
     ) -> None:
         """Raises IllegalArgument."""
         limit_s = (settings or ConsumeSettings()).consume_timeout_s
-        self._popping = GrpcSimpleConsumer(
-            group, topics, client=client, settings=PopSettings(renew_limit_s=limit_s), clock=clock,
-            kind=wire.PUSH_CONSUMER,
-        )  # fmt: skip
+        self._popping = _Receiver(
+            group, topics, client=client, settings=PopSettings(renew_limit_s=limit_s), clock=clock
+        )
         self.taken: set[PopSource] = set()  # messages that the application has
         self._acks: set[asyncio.Task[None]] = set()
         super().__init__(
@@ -165,6 +180,12 @@ class GrpcConsumer(Consumer):
     def is_over(self, popped: PoppedMessage) -> bool:
         """Return whether the invisible time of `popped` is over."""
         return popped.invisible_until <= self._monotonic()
+
+    def give_up(self, popped: PoppedMessage) -> None:
+        """Let go of `popped`, which the application does not get."""
+        self._popping.give_up(popped)
+        if self._max_in_flight is not None:
+            self._inbox.wake()
 
     def _has_room(self) -> bool:
         return self._max_in_flight is None or len(self.taken) < self._max_in_flight

@@ -69,7 +69,9 @@ class OverGrpc(SimpleConsumer):
 
 
 class GrpcSimpleConsumer(OverGrpc):
-    """`SimpleConsumer` whose messages come from a proxy; `kind` is how it reports itself."""
+    """`SimpleConsumer` whose messages come from a proxy."""
+
+    _kind = wire.SIMPLE_CONSUMER
 
     def __init__(
         self,
@@ -80,10 +82,8 @@ class GrpcSimpleConsumer(OverGrpc):
         settings: PopSettings | None = None,
         clock: Clock | None = None,
         owner: Owner | None = None,
-        kind: "wire.ClientType" = wire.SIMPLE_CONSUMER,
     ) -> None:
         """Raises IllegalArgument."""
-        self._kind = kind
         super().__init__(
             group, topics, consume_from=ConsumeFrom.LAST, settings=settings, client=client, clock=clock, owner=owner
         )

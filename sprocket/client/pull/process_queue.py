@@ -78,6 +78,9 @@ class ProcessQueue:
         message.taken_at = self.last_taken_at = now
         self.taken[message.queue_offset] = message
 
+    def skip(self, message: ReceivedMessage) -> None:
+        """Do nothing: all messages of a dropped queue are left to its next owner."""
+
     def is_pending(self, message: ReceivedMessage) -> bool:
         """Return whether `message` was put and not yet acknowledged."""
         pending, offset = self._pending, message.queue_offset

@@ -168,6 +168,7 @@ class Consumer(_Consuming[aio_consumer.Consumer]):
                 return None
             if message.source is None or not message.source.is_dropped:
                 return message
+            shared_loop.soon(message.source.skip, message)
 
     def __iter__(self) -> Iterator[Received]:
         while True:

@@ -1,12 +1,17 @@
 """`mq.consumer` over gRPC: handlers, redelivery, order within a message group, and limits."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 import sprocket
-from sprocket import IllegalArgument, Message, ReceivedMessage
-from tests.proxy.rig import Rig, create_group, create_topic
+from sprocket import ConnectionLost, IllegalArgument, Message, PopSettings, ReceivedMessage
+from sprocket.client.grpc import push_consumer
+from sprocket.client.grpc.pops import GrpcPops
+from sprocket.testing import Broker
+from tests.proxy.rig import Rig, create_group, create_topic, running
+from tests.waiting import until
 
 
 async def test_handler_gets_every_message_and_a_failed_one_again(rig: Rig, topic: str) -> None:
@@ -49,6 +54,49 @@ async def test_message_group_of_an_ordered_group_is_handled_in_order(rig: Rig) -
         async with asyncio.timeout(25):
             await consumer.run(handle)
     assert seen == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+@pytest.mark.timeout(180)
+async def test_what_waits_longer_than_its_invisible_time_is_handled_after_an_outage(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, by_key: bool
+) -> None:
+    """Messages that lapsed before their handler began leave room, and their next deliveries are handled."""
+    settings = partial(PopSettings, pop_invisible_time_s=2.0, poll_time_s=2.0, pop_threshold_for_queue=3)
+    monkeypatch.setattr(push_consumer, "PopSettings", settings)
+    bodies = {b"0", b"1", b"2", b"3"}
+    seen: set[bytes] = set()
+
+    async def fail(*_: object) -> None:
+        raise ConnectionLost("the proxy is away")
+
+    async with (
+        running(broker, min_invisible_time_mills_for_recv=1000) as rig,
+        sprocket.connect(f"grpc://127.0.0.1:{rig.port}") as mq,
+    ):
+        consumer = mq.consumer(f"group-{topic}", topic, max_in_flight=4)
+        held = consumer._popping._renewal.held  # type: ignore[attr-defined]
+
+        async def handle(message: ReceivedMessage) -> None:
+            if not seen:
+                seen.add(message.body)
+                await until(lambda: len(held()) >= 3)
+                if by_key:
+                    await until(lambda: len(consumer.taken) >= 3)  # type: ignore[attr-defined]
+                with monkeypatch.context() as away:
+                    away.setattr(GrpcPops, "pop", fail)
+                    away.setattr(GrpcPops, "change_invisible", fail)
+                    await until(lambda: all(map(consumer.is_over, held())))  # type: ignore[attr-defined]
+            seen.add(message.body)
+            if seen == bodies:
+                consumer.stop()
+
+        await mq.simple_consumer(consumer.group, topic).receive(1, wait_s=0.1)
+        for body in sorted(bodies):
+            await mq.producer().send(Message(topic, body))
+        async with asyncio.timeout(120):
+            await consumer.run(handle, concurrency=4 if by_key else 1, by_key=by_key and (lambda message: 0))
+        await until(lambda: not consumer.taken)  # type: ignore[attr-defined]
 
 
 async def test_typed_topic_works_above_it(rig: Rig, topic: str) -> None:

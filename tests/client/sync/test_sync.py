@@ -19,6 +19,7 @@ from sprocket import (
     ConsumeFrom,
     IllegalMessage,
     Message,
+    MessageQueue,
     NameServerUnreachable,
     ReceivedMessage,
     SendFailed,
@@ -27,10 +28,46 @@ from sprocket import (
 )
 from sprocket.client.connection.event_loop_thread import EventLoopThread, shared_loop
 from sprocket.testing import Broker
+from tests.client.pull.test_process_queue import message as received
 
 
 def consumer_of(broker: Broker, topic: str, group: str = "g") -> sync.Consumer:
     return sync.Consumer(f"{group}-{topic}", [topic], broker.namesrv, consume_from=ConsumeFrom.FIRST)
+
+
+class LeftSource:
+    """Where a message lies that another member may have by now; notes what is skipped."""
+
+    queue = MessageQueue("TopicTest", "broker-a", 0)
+    consumer = None
+    is_dropped = True
+    is_waiting = False
+
+    def __init__(self) -> None:
+        self.skipped: list[ReceivedMessage] = []
+
+    def take(self, message: ReceivedMessage, now: float, /) -> None: ...
+
+    def skip(self, message: ReceivedMessage, /) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        self.skipped.append(message)
+
+    def is_pending(self, message: ReceivedMessage, /) -> bool:
+        return True
+
+    def extend(self, message: ReceivedMessage, counts_from: float, /) -> None: ...
+
+    def acknowledge(self, message: ReceivedMessage, /) -> bool:
+        return False
+
+
+def test_what_another_member_may_have_is_skipped_in_the_loop(shared_broker: Broker, topic: str) -> None:
+    source, left = LeftSource(), received(0)
+    left.source = source
+    with consumer_of(shared_broker, topic) as consumer:
+        consumer._ready.append(left)
+        assert consumer.receive(wait_s=0.1) == []
+    assert source.skipped == [left]
 
 
 def test_what_is_sent_is_received_and_no_thread_is_left(shared_broker: Broker, topic: str) -> None:
