@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from broker.config.broker_config import BrokerRole
 from sprocket.common.clock import Clock
-from sprocket.common.errors import NoLease, StoreError
+from sprocket.common.errors import LeaseEnded, StoreError
 from sprocket.common.figures import Declared, FigureFamily
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.metrics.declared import Kind, Metric
@@ -158,7 +158,7 @@ class ConfirmWaits:
 
     @property
     def may_acknowledge(self) -> bool:
-        """Whether no other master can lead now; else a wait ends with `NoLease`, however safe the messages are."""
+        """Whether no other master can lead now; else a wait ends with `LeaseEnded`, however safe the messages are."""
         return self._holds_lease is None or self._holds_lease()
 
     def __len__(self) -> int:
@@ -169,7 +169,7 @@ class ConfirmWaits:
 
         If it has to wait, `prepare` is called before: what it does while disk and slaves work delays no response.
         If a topic was created in this turn of the loop, also wait for the topic's file, without a timeout.
-        A master without its lease acknowledges nothing: the answer is `NoLease`.
+        A master without its lease acknowledges nothing: the answer is `LeaseEnded`.
         """
         if self._tables.is_relied_on:
             answer = self._after_tables(answer if self._holds_lease is None else self._with_lease(answer))
@@ -204,7 +204,7 @@ class ConfirmWaits:
         """Return an `answer` that looks at the lease at the moment of the answer."""
 
         def leased(error: StoreError | None, code: ResponseCode) -> None:
-            answer(NoLease() if error is None and not self.may_acknowledge else error, code)
+            answer(LeaseEnded() if error is None and not self.may_acknowledge else error, code)
 
         return leased
 
@@ -216,7 +216,7 @@ class ConfirmWaits:
         if error is not None:
             return error
         if not self.may_acknowledge:
-            return NoLease()
+            return LeaseEnded()
         if code is not _SUCCESS:
             self._unsafe[code] += 1
         now = self._clock.monotonic()

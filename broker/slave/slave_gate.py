@@ -106,7 +106,10 @@ _OFFSETS: Final = (
 
 
 # `SendProcessor` looks at the lease once per batch.
-_SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+_SENDS: Final = {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
+# A second request for the same user is refused, so the first one must not create a user that it cannot acknowledge.
+# Other changes of accounts take effect also without a lease: a revoked right is gone at once.
+_NEED_LEASE: Final = {*_ALWAYS, *_UNLESS_ACTING, RequestCode.AUTH_CREATE_USER} - _SENDS
 
 
 def gated_table(
@@ -132,7 +135,7 @@ def gated_table(
 
 
 def _leased(route: Route, holds_lease: Callable[[], bool]) -> Route:
-    if route.code in _SENDS or route.code not in _ALWAYS | _UNLESS_ACTING:
+    if route.code not in _NEED_LEASE:
         return route
 
     def without_lease(_: Request[Any]) -> Refusal | None:

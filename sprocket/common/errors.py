@@ -17,6 +17,7 @@ from sprocket.common.refusal_reasons import Reason
 _SYSTEM_ERROR = 1
 _SYSTEM_BUSY = 2
 _SERVICE_NOT_AVAILABLE = 14
+_UNCONFIRMED = "no controller has confirmed this master lately, and another one may lead"
 
 
 class SprocketError(Exception):
@@ -92,12 +93,24 @@ class ReplicasNotEnough(StoreBusy):
 
 
 class NoLease(StoreError):
-    """Refused by a master that controllers may replace by now; what was appended may be lost."""
+    """Refused, before anything was done, by a master that controllers may replace by now.
+
+    Administration clients send the request again by these words, so nothing else may have them.
+    """
 
     refusal_reason = Reason.NO_LEASE
 
     def __init__(self) -> None:
-        super().__init__("no controller has confirmed this master lately, and another one may lead: send again")
+        super().__init__(f"{_UNCONFIRMED}: nothing was done, send again")
+
+
+class LeaseEnded(StoreError):
+    """Not acknowledged by a master that controllers may replace by now; what was appended or changed may be lost."""
+
+    refusal_reason = Reason.NO_LEASE
+
+    def __init__(self) -> None:
+        super().__init__(f"{_UNCONFIRMED}: it may have been done, or may be lost; check before you send again")
 
 
 class DiskFailed(StoreError):

@@ -11,7 +11,7 @@ ROLE_MUTANTS: Final = (
     Mutant(
         "what waits acknowledged without a lease",
         "broker/longpolling/confirm_waits.py",
-        "        if not self.may_acknowledge:\n            return NoLease()\n",
+        "        if not self.may_acknowledge:\n            return LeaseEnded()\n",
         "",
         "two masters acknowledge at a time, and what one of them acknowledged is lost",
         ("tests/broker/longpolling/test_confirm_waits.py", *_LEASES),
@@ -19,7 +19,7 @@ ROLE_MUTANTS: Final = (
     Mutant(
         "what waits for a topic's file acknowledged without a lease",
         "broker/longpolling/confirm_waits.py",
-        "            answer(NoLease() if error is None and not self.may_acknowledge else error, code)\n",
+        "            answer(LeaseEnded() if error is None and not self.may_acknowledge else error, code)\n",
         "            answer(error, code)\n",
         "a lease that ends while a new topic is written to its file counts no more",
         ("tests/broker/longpolling/test_confirm_waits.py", *_LEASES),
@@ -46,6 +46,14 @@ ROLE_MUTANTS: Final = (
         "        return None if holds_lease() else refusal_of(NoLease())\n",
         "        return None\n",
         "a transaction ends, or a topic is created, where it will be lost",
+        _LEASES,
+    ),
+    Mutant(
+        "what may have been done answered as not done",
+        "sprocket/common/errors.py",
+        "it may have been done, or may be lost; check before you send again",
+        "nothing was done, send again",
+        "an administration client sends a change again that was made, and a schedule's message is stored twice",
         _LEASES,
     ),
     Mutant(

@@ -161,21 +161,22 @@ class AdminRequests(Openable):
     ) -> ReceivedResponse:
         """Return the response of the server at `address`; a refusal raises AdminError with its code.
 
-        A master that was elected a moment ago, or whose machine is busy, may lack its lease.  Then the request is sent
-        again until `timeout_s` has passed.
+        A master that was elected a moment ago, or whose machine is busy, may lack its lease.  If it did nothing, the
+        request is sent again until `timeout_s` has passed.
         """
         within_s = arguments.timeout_or("timeout_s", timeout_s, self._timeout_s)
         now_s = asyncio.get_running_loop().time
-        until_s = now_s() + within_s
+        until_s, refused = now_s() + within_s, ""
         try:
             response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
-            while response.remark == str(NoLease()) and now_s() < until_s:
+            while response.remark == str(NoLease()) and (left_s := until_s - now_s() - _LEASE_PAUSE_S) > 0:
+                refused = f"; the answer before: {response.remark}"
                 await pause(_LEASE_PAUSE_S)
-                response = await self._remoting.invoke(address, code, header, body, timeout_s=within_s)
+                response = await self._remoting.invoke(address, code, header, body, timeout_s=left_s)
         except ConnectionRefused as error:
-            raise NothingListens(f"{code.name} to {address}: {error}") from None
+            raise NothingListens(f"{code.name} to {address}: {error}{refused}") from None
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
-            raise AdminError(f"{code.name} to {address}: {error}") from None
+            raise AdminError(f"{code.name} to {address}: {error}{refused}") from None
         if response.code != ResponseCode.SUCCESS:
             remark = f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}"
             if is_access_refusal(response.code, response.remark):

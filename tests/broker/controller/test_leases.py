@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.common.figures import values
 from sprocket.common.refusal_reasons import Reason
+from sprocket.remoting.bodies.schedule import Schedule
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.auth import UserRequestHeader
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from sprocket.remoting.headers.send import ConsumerSendMsgBackRequestHeader, EndTransactionRequestHeader
 from sprocket.remoting.message.properties import encode
@@ -53,12 +56,17 @@ async def create_topic(client: TestClient) -> ReceivedResponse:
     return await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, create("Other"))
 
 
+async def create_user(client: TestClient) -> ReceivedResponse:
+    return await client.ask(RequestCode.AUTH_CREATE_USER, UserRequestHeader(username="teller"))
+
+
 WRITES: dict[str, Callable[[TestClient], Awaitable[ReceivedResponse]]] = {
     "send": lambda client: send(client, b"x"),
     "send back": send_back,
     "end of a transaction": end_transaction,
     "pop": pop,
     "topic": create_topic,
+    "user": create_user,
 }
 
 
@@ -123,6 +131,38 @@ async def _appended(it: Group, client: TestClient, body: bytes, **properties: st
     task = asyncio.create_task(send(client, body, **properties))
     await until(lambda: replica.broker.store.wrote_offset > end)
     return task
+
+
+SCHEDULE = Schedule(name="nightly", topic=TOPIC, body=b"go", every_millis=3_600_000)
+# After the change they are refused: "exists already", "has no schedule".
+CHANGES: dict[str, Callable[[AdminClient, str], Awaitable[None]]] = {
+    "trigger": lambda admin, broker: admin.trigger_schedule(broker, TOPIC, "nightly"),
+    "set": lambda admin, broker: admin.set_schedule(broker, msgspec.structs.replace(SCHEDULE, name="hourly")),
+    "delete": lambda admin, broker: admin.delete_schedule(broker, TOPIC, "nightly"),
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+async def test_a_change_that_was_made_is_not_made_again(tmp_path: Path, change: str) -> None:
+    async with group(tmp_path, store=MODES["slaves"]) as it, AdminClient("127.0.0.1:1", timeout_s=60.0) as admin:
+        await it.elect(1)
+        replica, client = it[1], it[1].client
+        broker, refused = replica.broker, replica.broker.process.refusals.by_reason
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
+        await until(lambda: broker.replication.replicas.in_sync_slaves())
+        await admin.set_schedule(broker.address, SCHEDULE)
+        on_append, given_up = broker.store.master_log().on_append, replica.border.lease.given_up
+        on_append.append(given_up)
+        task = asyncio.create_task(CHANGES[change](admin, broker.address))
+        await until(lambda: refused[Reason.NO_LEASE] == 1)
+        on_append.remove(given_up)
+        replica.grant()
+        with pytest.raises(AdminError, match="may have been done"):
+            await task
+        assert bodies_in_order(broker, TOPIC) == ([b"go"] if change == "trigger" else [])
+        names = {"trigger": ["nightly"], "set": ["hourly", "nightly"], "delete": []}[change]
+        assert [state.schedule.name for state in await admin.schedules(broker.address)] == names
+        await client.close()
 
 
 @pytest.mark.parametrize("is_hasty", [False, True])

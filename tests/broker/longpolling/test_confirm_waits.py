@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.broker_config import BrokerRole
 from broker.longpolling.confirm_waits import ConfirmWaits
-from sprocket.common.errors import DiskFailed, NoLease, StoreError
+from sprocket.common.errors import DiskFailed, LeaseEnded, StoreError
 from sprocket.common.figures import values
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
@@ -250,11 +250,11 @@ def test_without_a_lease_nothing_is_acknowledged(flush: FlushDiskType) -> None:
     held[0] = False
     assert (waiting.waits.is_needed, waiting.waits.may_acknowledge) == (True, False)
     waiting.confirmation.reach(30)
-    assert [(offset, type(error)) for offset, error, _ in waiting.answers[1:]] == [(20, NoLease)]
+    assert [(offset, type(error)) for offset, error, _ in waiting.answers[1:]] == [(20, LeaseEnded)]
     # A timeout would say that the message is stored.
     waiting.wait(40)
     waiting.timers.advance(60)
-    assert [(offset, type(error)) for offset, error, _ in waiting.answers[2:]] == [(40, NoLease)]
+    assert [(offset, type(error)) for offset, error, _ in waiting.answers[2:]] == [(40, LeaseEnded)]
 
 
 def test_a_failure_is_told_rather_than_the_lease() -> None:
@@ -291,4 +291,4 @@ def test_a_lease_that_ends_while_a_topics_file_is_written_is_over() -> None:
     assert waiting.answers == [], "the file is not written"
     held[0] = False
     tables.saved()
-    assert [(offset, type(error)) for offset, error, _ in waiting.answers] == [(10, NoLease)]
+    assert [(offset, type(error)) for offset, error, _ in waiting.answers] == [(10, LeaseEnded)]
