@@ -158,7 +158,6 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _run(main: Coroutine[Any, Any, T]) -> T:
-    from sprocket_cli.permission import refusal_in, refusal_text
     from sprocket_cli.processes import interrupts
 
     try:
@@ -166,9 +165,15 @@ def _run(main: Coroutine[Any, Any, T]) -> T:
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
     except SprocketError as error:
-        refusal = refusal_in(error)
-        text = str(error) if refusal is None else refusal_text(refusal, tool_credentials())
-        raise CommandFailed(text) from None
+        raise CommandFailed(failure_text(error)) from None
+
+
+def failure_text(error: SprocketError) -> str:
+    """Return what to tell a person: of a lack of permission, also which account signed."""
+    from sprocket_cli.permission import refusal_in, refusal_text
+
+    refusal = refusal_in(error)
+    return str(error) if refusal is None else refusal_text(refusal, tool_credentials())
 
 
 def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]") -> T:

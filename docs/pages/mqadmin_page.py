@@ -23,8 +23,9 @@ Written by `make docs` from the commands in the code; do not edit.
 
 `mqadmin COMMAND` administers a cluster with the names, flags and column layouts of Apache RocketMQ 5.3.3, and for lite
 topics of 5.5.0. Upper and lower case do not matter in names of commands. `mqadmin help COMMAND` shows the flags of a
-command. An error is one line on standard error. The exit status is 0 for success, 1 if a server refused or cannot be
-reached, 2 for wrong usage, 130 after Ctrl-C.
+command. An error is one line on standard error. A command that asks the other brokers of a cluster after one failed
+writes one line for each failure. The exit status is 0 for success, 1 if any server refused or cannot be reached, 2 for
+wrong usage, 130 after Ctrl-C.
 
 Every command has `-n`, unless its section says that it has none. If a command has `--json`, its section says so.
 

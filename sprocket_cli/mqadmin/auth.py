@@ -112,8 +112,11 @@ _show_password = click.option("--showPassword", "show", is_flag=True, help="Show
 def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_json: bool) -> None:
     """Show a user."""
     name = username.strip()
-    answers = ask_each(namesrv, target, lambda admin, address: admin.user(address, name))
-    _print_users([user for user in answers.values() if user is not None][:1], show, as_json)
+
+    def print_first(answers: "dict[str, UserInfo | None]") -> None:
+        _print_users([user for user in answers.values() if user is not None][:1], show, as_json)
+
+    ask_each(namesrv, target, lambda admin, address: admin.user(address, name), show=print_first)
 
 
 @admin_command("listUser")
@@ -124,11 +127,14 @@ def get_user(namesrv: str | None, target: Target, username: str, show: bool, as_
 def list_user(namesrv: str | None, target: Target, filter_: str | None, show: bool, as_json: bool) -> None:
     """List the users."""
     wanted = filter_ and filter_.strip()
-    answers = ask_each(namesrv, target, lambda admin, address: admin.users(address, wanted))
-    address, users = next(((address, users) for address, users in answers.items() if users), ("", []))
-    _print_users(users, show, as_json)
-    if target.cluster is not None and users and not as_json:
-        click.echo(f"get user from {address} success.")
+
+    def print_first(answers: "dict[str, list[UserInfo]]") -> None:
+        address, users = next(((address, users) for address, users in answers.items() if users), ("", []))
+        _print_users(users, show, as_json)
+        if target.cluster is not None and users and not as_json:
+            click.echo(f"get user from {address} success.")
+
+    ask_each(namesrv, target, lambda admin, address: admin.users(address, wanted), show=print_first)
 
 
 def _print_users(users: "Sequence[UserInfo]", show: bool, as_json: bool) -> None:
@@ -209,9 +215,12 @@ def delete_acl(namesrv: str | None, target: Target, subject: str, resource: str 
 @json_option
 def get_acl(namesrv: str | None, target: Target, subject: str, as_json: bool) -> None:
     """Show the policies of a user."""
-    answers = ask_each(namesrv, target, lambda admin, address: admin.acl(address, subject.strip()))
-    found = [acl for acl in answers.values() if acl is not None]
-    print_found(found, _acl_lines(found), as_json=as_json)
+
+    def show(answers: "dict[str, AclInfo | None]") -> None:
+        found = [acl for acl in answers.values() if acl is not None]
+        print_found(found, _acl_lines(found), as_json=as_json)
+
+    ask_each(namesrv, target, lambda admin, address: admin.acl(address, subject.strip()), show=show)
 
 
 @admin_command("listAcl")
@@ -224,9 +233,12 @@ def list_acl(
     as_json: bool,
 ) -> None:  # fmt: skip
     """List the policies of all users."""
-    answers = ask_each(namesrv, target, lambda admin, address: admin.acls(address, subject, resource))
-    found = [acl for acls in answers.values() for acl in acls]
-    print_found(found, _acl_lines(found), as_json=as_json)
+
+    def show(answers: "dict[str, list[AclInfo]]") -> None:
+        found = [acl for acls in answers.values() for acl in acls]
+        print_found(found, _acl_lines(found), as_json=as_json)
+
+    ask_each(namesrv, target, lambda admin, address: admin.acls(address, subject, resource), show=show)
 
 
 def _acl_lines(acls: "Sequence[AclInfo]") -> Iterator[str]:

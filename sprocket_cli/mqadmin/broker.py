@@ -149,10 +149,13 @@ def _number(table: Mapping[str, str], key: str) -> float:
 @json_option
 def broker_status(namesrv: str | None, target: Target, as_json: bool) -> None:
     """Show the runtime figures of a broker."""
-    tables = ask_each(namesrv, target, lambda admin, address: admin.broker_runtime_info(address), masters_only=False)
-    lines = (
-        f"{key:<32}: {value}" if target.broker else f"{address:<24} {key:<32}: {value}"
-        for address, table in tables.items()
-        for key, value in sorted(table.items())
-    )
-    print_found(tables, lines, as_json=as_json)
+
+    def show(tables: dict[str, dict[str, str]]) -> None:
+        lines = (
+            f"{key:<32}: {value}" if target.broker else f"{address:<24} {key:<32}: {value}"
+            for address, table in tables.items()
+            for key, value in sorted(table.items())
+        )
+        print_found(tables, lines, as_json=as_json)
+
+    ask_each(namesrv, target, lambda admin, address: admin.broker_runtime_info(address), masters_only=False, show=show)

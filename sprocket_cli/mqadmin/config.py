@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket_cli.client_session import admin_command, json_option, name_servers, print_found, with_admin
-from sprocket_cli.mqadmin.options import NO_MASTER, Target, target_options
+from sprocket_cli.mqadmin.options import NO_MASTER, Target, ask_each, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -24,14 +24,13 @@ def update_broker_config(namesrv: str | None, target: Target, with_slaves: bool,
     """Change a key of a broker's configuration while it runs."""
     key, value = key.strip(), value.strip()
 
-    async def update(admin: "AdminClient") -> None:
-        for address in await target.addresses(admin, masters_only=not with_slaves):
-            note = await admin.update_broker_config(address, {key: value})
-            click.echo(f"update broker config success, {address}")
-            if note:
-                click.echo(f"{address}: {note}", err=True)
+    async def update(admin: "AdminClient", address: str) -> None:
+        note = await admin.update_broker_config(address, {key: value})
+        click.echo(f"update broker config success, {address}")
+        if note:
+            click.echo(f"{address}: {note}", err=True)
 
-    with_admin(namesrv, update)
+    ask_each(namesrv, target, update, masters_only=not with_slaves)
 
 
 @admin_command("getBrokerConfig")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
-from sprocket_cli.client_session import SERVER_ADDRESS, with_admin
+from sprocket.common.errors import SprocketError
+from sprocket_cli.client_session import SERVER_ADDRESS, CommandFailed, failure_text, with_admin
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -47,18 +48,35 @@ def ask_each(
     *,
     masters_only: bool = True,
     done: Callable[[str], str] | None = None,
-) -> dict[str, T]:
-    """Return the answer of each broker, by address; print what `done` says of each at once: a later one may fail."""
+    show: Callable[[dict[str, T]], None] | None = None,
+) -> None:
+    """Ask each broker, also after one of them failed; print what `done` says of each success at once.
 
-    async def session(admin: "AdminClient") -> dict[str, T]:
+    Then call `show` with the answers by address, unless all brokers failed.  Raises CommandFailed if one failed.
+    RocketMQ goes on in six commands (`BrokerStatusSubCommand`), and stops at the first failure in the others.
+    """
+
+    async def session(admin: "AdminClient") -> tuple[dict[str, T], int]:
+        addresses = await target.addresses(admin, masters_only=masters_only)
         found = {}
-        for address in await target.addresses(admin, masters_only=masters_only):
-            found[address] = await ask(admin, address)
+        for address in addresses:
+            try:
+                found[address] = await ask(admin, address)
+            except (SprocketError, CommandFailed) as error:
+                if len(addresses) == 1:
+                    raise
+                text = failure_text(error) if isinstance(error, SprocketError) else error.message
+                click.echo(f"{address}: {text}", err=True)
+                continue
             if done is not None:
                 click.echo(done(address))
-        return found
+        return found, len(addresses)
 
-    return with_admin(namesrv, session)
+    found, count = with_admin(namesrv, session)
+    if show is not None and (found or not count):
+        show(found)
+    if len(found) < count:
+        raise CommandFailed(f"{count - len(found)} of {count} brokers failed, see above")
 
 
 def with_groups(namesrv: str | None, ask: "Callable[[GroupAdmin], Awaitable[T]]") -> T:

@@ -3,13 +3,16 @@
 They do what `sprocket quota` does, at one broker or at the masters of a cluster.
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_found
 from sprocket_cli.mqadmin.options import Target, ask_each, target_options
 from sprocket_cli.quota_options import NAME_HELP, limit_options, quota_lines, use_lines
+
+if TYPE_CHECKING:
+    from sprocket.remoting.bodies.quota import Quota
 
 _OWN: Final = "(Sprocket's own command)"
 _MASTERS: Final = "Every master of this cluster."
@@ -60,14 +63,17 @@ def delete_quota(namesrv: str | None, target: Target, name: str) -> None:
 @json_option
 def get_quota(namesrv: str | None, target: Target, name: str | None, as_json: bool) -> None:
     """Show quotas."""
-    tables = ask_each(namesrv, target, lambda admin, address: admin.quotas(address))
-    found = {
-        address: {one: quota for one, quota in table.items() if name is None or one == name.strip()}
-        for address, table in tables.items()
-    }
-    if name is not None and not any(found.values()):
-        raise click.ClickException(f"there is no quota {name.strip()!r}; getQuota without -q lists all")
-    print_found(found, quota_lines(found), as_json=as_json)
+
+    def show(tables: "dict[str, dict[str, Quota]]") -> None:
+        found = {
+            address: {one: quota for one, quota in table.items() if name is None or one == name.strip()}
+            for address, table in tables.items()
+        }
+        if name is not None and not any(found.values()):
+            raise click.ClickException(f"there is no quota {name.strip()!r}; getQuota without -q lists all")
+        print_found(found, quota_lines(found), as_json=as_json)
+
+    ask_each(namesrv, target, lambda admin, address: admin.quotas(address), show=show)
 
 
 @click.command("getQuotaUsage", context_settings=HELP, help=f"Show the quotas that are used most {_OWN}.")
@@ -77,5 +83,9 @@ def get_quota(namesrv: str | None, target: Target, name: str | None, as_json: bo
 @json_option
 def get_quota_usage(namesrv: str | None, target: Target, count: int, as_json: bool) -> None:
     """Show what is used of quotas."""
-    found = ask_each(namesrv, target, lambda admin, address: admin.quota_usage(address))
-    print_found(found, use_lines(found, count), as_json=as_json)
+    ask_each(
+        namesrv,
+        target,
+        lambda admin, address: admin.quota_usage(address),
+        show=lambda found: print_found(found, use_lines(found, count), as_json=as_json),
+    )

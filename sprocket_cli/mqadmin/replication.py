@@ -31,12 +31,11 @@ _SLAVE_NAMES: Final = (
 def ha_status(namesrv: str | None, target: Target, interval_s: float | None, as_json: bool) -> None:
     """Show how far the slaves of a master are, or how far a slave is."""
 
-    def show() -> None:
-        found = ask_each(namesrv, target, lambda admin, address: admin.ha_status(address))
+    def show(found: "dict[str, HARuntimeInfo]") -> None:
         lines = (line for address, status in found.items() for line in ha_lines(address, status))
         print_found(found, lines, as_json=as_json)
 
-    repeat(show, interval_s)
+    repeat(lambda: ask_each(namesrv, target, lambda admin, address: admin.ha_status(address), show=show), interval_s)
 
 
 def ha_lines(address: str, status: "HARuntimeInfo") -> Iterator[str]:

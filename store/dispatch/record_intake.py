@@ -1,8 +1,9 @@
 """Dispatch of a replica's records to their ConsumeQueues, one by one.
 
 A scan first makes a batch of columns, which takes three to ten times as long for one record.  A replica of a quiet
-master gets one record at a time, and the master's senders wait for it.  The checks are those of `store.log.log_scan` and `store.dispatch.redispatch`, which
-also handle every unusual record.  The compiled twin is `store/dispatch/record_intake_native.pyx`.
+master gets one record at a time, and the master's senders wait for it.  The checks are those of `store.log.log_scan`
+and `store.dispatch.redispatch`, which also handle every unusual record.  The compiled twin is
+`store/dispatch/record_intake_native.pyx`.
 """
 
 import struct

@@ -183,10 +183,11 @@ def set_consume_mode(
     from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
 
     body = SetMessageRequestModeRequestBody(topic.strip(), group.strip(), mode, share)
+    text = f"topic[{body.topic}] group[{body.consumer_group}] consume mode[{mode}] popShareQueueNum[{share}]"
     ask_each(
         namesrv,
         target,
         lambda admin, address: admin.set_request_mode(address, body),
         done=lambda address: f"set consume mode to {address} success.",
+        show=lambda _: click.echo(text),
     )
-    click.echo(f"topic[{body.topic}] group[{body.consumer_group}] consume mode[{mode}] popShareQueueNum[{share}]")

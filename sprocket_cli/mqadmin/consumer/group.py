@@ -123,8 +123,8 @@ def update_group(
         target,
         lambda admin, address: admin.create_group(address, config),
         done=lambda address: f"create subscription group to {address} success.",
+        show=lambda _: click.echo(java_text(config)),
     )
-    click.echo(java_text(config))
 
 
 @admin_command("updateSubGroupList")
