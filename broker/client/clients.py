@@ -114,7 +114,7 @@ class ConsumerRegistry:
         # Channel id -> names of the groups with a member on that channel, so that a closed connection finds its groups.
         self._names: dict[int, set[str]] = {}
         self.assumed = AssumedSubscriptions(clock)
-        # Listeners: for the subscriptions of a heartbeat, for a group whose members must rebalance, and for the last$
+        # Listeners: for the subscriptions of a heartbeat, for a group whose members must rebalance, and for the last
         # member of a group that leaves.
         self.on_subscribed: list[Callable[[str, Sequence[SubscriptionData]], None]] = []
         self.on_changed: list[Callable[[ConsumerGroup], None]] = []

@@ -15,7 +15,7 @@ from broker.filter.bloom_positions import BITS, bloom_positions
 from broker.filter.parser import MAX_OPERATIONS
 from broker.filter.sql_filter import SQL92, SqlFilter, SqlFilters
 from broker.filter.subscription_filter import is_tag_type
-from broker.filter.tokens import InvalidExpression
+from broker.filter.tokens import InvalidFilter
 from sprocket.common.clock import Clock
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.files.saved_table import SavedTable
@@ -134,9 +134,9 @@ class ConsumerFilters(SavedTable):
         """Compile a filter; None for an invalid expression, whose error the group's pull gets."""
         try:
             if data.expression_type != SQL92:
-                raise InvalidExpression(1, f"{data.expression_type} is no type of filter")
+                raise InvalidFilter(f"{data.expression_type} is no type of filter")
             return HeldFilter(data, self.sql.compiled(data.expression))
-        except InvalidExpression as error:
+        except InvalidFilter as error:
             peer_lines.warning(
                 logger, "", "event=consumer_filter_invalid group=%s topic=%s reason=%r", data.consumer_group,
                 data.topic, str(error),

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from broker.filter.tokens import InvalidExpression
+from broker.filter.tokens import InvalidFilter
 from sprocket.common.limits import MAX_SUBSCRIPTION_TAGS
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.codec.java_hash import java_hash_code
@@ -58,12 +58,13 @@ def is_tag_type(expression_type: str | None) -> bool:
 def tag_filter(expression: str | None) -> TagFilter | None:
     """Return the filter for ``TagA || TagB``; None, which matches everything, for ``*`` and for no expression.
 
-    An expression of separators alone matches nothing.  Raises InvalidExpression for too many tags.
+    An expression of separators alone matches nothing.  Raises InvalidFilter for too many tags.
     """
     if not expression or expression == ALL:
         return None
+    # Separators are counted, because to find the distinct tags of a long expression would hold the loop.
     if expression.count("||") >= MAX_SUBSCRIPTION_TAGS:
-        raise InvalidExpression(1, f"more than {MAX_SUBSCRIPTION_TAGS} tags; subscribe to all, or send fewer kinds")
+        raise InvalidFilter(f"more than {MAX_SUBSCRIPTION_TAGS} tags, where empty and repeated ones count: send fewer")
     return _known_tag_filter(expression) if len(expression) <= _MAX_CACHED_CHARS else _tag_filter(expression)
 
 

@@ -55,11 +55,18 @@ class Token:
         return "the end" if self.type is TokenType.END else repr(self.text[:40])
 
 
-class InvalidExpression(RequestError):
-    """Error: the expression is no filter; the text has position and cause."""
+class InvalidFilter(RequestError):
+    """Error: an expression is no filter, or is too large."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(ResponseCode.SUBSCRIPTION_PARSE_FAILED, cause)
+
+
+class InvalidExpression(InvalidFilter):
+    """Error: the expression is no SQL92 filter; the text has position and cause."""
 
     def __init__(self, position: int, cause: str) -> None:
-        super().__init__(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"invalid SQL92 filter, position {position}: {cause}")
+        super().__init__(f"invalid SQL92 filter, position {position}: {cause}")
         self.position = position
 
 

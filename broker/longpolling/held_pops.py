@@ -125,7 +125,7 @@ class HeldPops:
     def count(self, topic: str, group: str, queue_id: int) -> int:
         """Return the number of pops held for exactly this queue, where -1 is a queue of its own; for POLLING_INFO."""
         held = self._groups.get((topic, group))
-        return len(held.queues.get(queue_id, ())) if held is not None else 0
+        return self._open_count(held.queues.get(queue_id, ())) if held is not None else 0
 
     # Hold
 
@@ -146,7 +146,7 @@ class HeldPops:
         if poll_time_ms <= 0 or self._is_closed:
             return HoldResult.NOT_HELD
         broker = self._config.broker
-        if len(self._table) >= broker.max_pop_polling_size:
+        if self._table.is_full(broker.max_pop_polling_size):
             return HoldResult.FULL
         left_ms = min(poll_time_ms, _MAX_POLL_MS)
         if born_time_ms > 0:
@@ -158,13 +158,19 @@ class HeldPops:
         if queue is None:
             if self._queue_count >= broker.pop_polling_map_size:
                 return HoldResult.FULL
-        elif len(queue) > broker.pop_polling_size:
+        elif len(queue) > broker.pop_polling_size and self._open_count(queue) > broker.pop_polling_size:
             return HoldResult.FULL
         if held is None:
             held = self._add_group(topic, group)
         deadline = self._clock.monotonic() + (left_ms - MARGIN_MS) / 1000
         self._add(HeldPop(request, held, queue_id, matches, deadline))
         return HoldResult.HELD
+
+    def _open_count(self, queue: Sequence[_Entry]) -> int:
+        # A queue far beyond its limit is not looked through for each request.
+        if not self._table.dropped or len(queue) > 2 * self._config.broker.pop_polling_size + 2:
+            return len(queue)
+        return sum(self._table.is_open(pop) for _, _, pop in queue)
 
     def _add_group(self, topic: str, group: str) -> _Group:
         held = self._groups[topic, group] = _Group(topic, group)

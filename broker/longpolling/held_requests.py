@@ -39,7 +39,7 @@ class HeldRequests:
 
     def hold(self, request: Request[Any], seconds: float, answer: Answer) -> bool:
         """Call `answer` with the request after some seconds; return False if too many are held."""
-        if len(self._table) >= self._max_held:
+        if self._table.is_full(self._max_held):
             return False
         self._table.add(_HeldRequest(request, self._clock.monotonic() + seconds, answer))
         return True

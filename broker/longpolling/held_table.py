@@ -29,7 +29,8 @@ H = TypeVar("H", bound=Held)
 class HeldTable(Generic[H]):
     """Table of held requests; calls `expire` once for each that is still held at its deadline, to `take` it.
 
-    Deadlines within `tick_s` share one call of the timer.  A request that leaves the table leaves nothing behind.
+    Deadlines within `tick_s` share one call of the timer.  A request that leaves the table leaves nothing behind.  The
+    length counts requests of open connections; `dropped` counts those of closed ones that are still to leave.
     """
 
     def __init__(self, clock: Clock, call_later: CallLater, expire: Callable[[H], None], tick_s: float) -> None:
@@ -37,17 +38,27 @@ class HeldTable(Generic[H]):
         self._call_later = call_later
         self._expire = expire
         self._tick_s = tick_s
-        # Ordered sets.  The requests of a closed connection are not in the first one: they are in `_due`.
+        # Ordered sets.  The requests of a closed connection are not in the first one: they are in `_soon`.
         self._by_channel: dict[int, dict[H, None]] = {}
         self._by_tick: dict[int, dict[H, None]] = {}
         self._ticks: list[int] = []  # heap of the keys of `_by_tick`
-        self._due: deque[H] = deque()
+        # Requests that expire now, because of their deadlines or before them.  One of each expires in turn, so that
+        # neither keeps the other waiting.
+        self._late: deque[H] = deque()
+        self._soon: deque[H] = deque()
+        self._is_late_next = False
         self._count = 0
+        self.dropped = 0
+        self._is_closed = False
         self._timer: Timer | None = None
         self._timer_at = 0.0
 
     def __len__(self) -> int:
         return self._count
+
+    def is_full(self, limit: int) -> bool:
+        """Return whether `limit` requests are held; as many more may be those of closed connections."""
+        return self._count >= limit or self._count + self.dropped >= 2 * limit
 
     def count(self, channel_id: int) -> int:
         """Return the number of held requests of a connection."""
@@ -59,7 +70,7 @@ class HeldTable(Generic[H]):
 
     def is_open(self, held: H) -> bool:
         """Return whether the connection of a held request is open."""
-        return held.channel_id in self._by_channel
+        return held in self._by_channel.get(held.channel_id, ())
 
     def add(self, held: H) -> None:
         """Hold a request until its deadline."""
@@ -78,27 +89,32 @@ class HeldTable(Generic[H]):
         request, held.request = held.request, None
         if request is None:
             return None
-        self._count -= 1
         self._leave_tick(held)
         of_channel = self._by_channel.get(held.channel_id)
-        if of_channel is None:
+        if of_channel is None or held not in of_channel:
+            self.dropped -= 1
             return None
-        of_channel.pop(held, None)
+        self._count -= 1
+        del of_channel[held]
         if not of_channel:
             del self._by_channel[held.channel_id]
         return request
 
     def expire_soon(self, requests: Iterable[H]) -> None:
         """Let requests expire now, in their order, for a slice of time in each turn of the loop."""
-        self._due.extend(requests)
+        self._soon.extend(requests)
         self._set_timer()
 
     def drop_channel(self, channel_id: int) -> None:
         """Let the requests of a closed connection expire soon; `take` returns none of them."""
-        self.expire_soon(self._by_channel.pop(channel_id, ()))
+        of_channel = self._by_channel.pop(channel_id, {})
+        self._count -= len(of_channel)
+        self.dropped += len(of_channel)
+        self.expire_soon(of_channel)
 
     def close(self) -> None:
-        """Stop the timer."""
+        """Stop the timer for good."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -124,7 +140,9 @@ class HeldTable(Generic[H]):
 
     def _set_timer(self) -> None:
         """Let the timer run when the next request is due."""
-        if self._due:
+        if self._is_closed:
+            return
+        if self._late or self._soon:
             at = 0.0
         elif self._ticks:
             at = self._ticks[0] * self._tick_s + _ROUNDING_S
@@ -150,10 +168,12 @@ class HeldTable(Generic[H]):
 
     def _expire_next(self, now: float) -> bool:
         """Let the next request that is due at `now` expire; return False if there is none."""
-        if not self._due:
-            if not self._ticks or self._ticks[0] * self._tick_s > now:
-                return False
-            self._due.extend(self._by_tick.pop(heapq.heappop(self._ticks)))
-        elif (held := self._due.popleft()).request is not None:
+        if self._ticks and self._ticks[0] * self._tick_s <= now:
+            self._late.extend(self._by_tick.pop(heapq.heappop(self._ticks)))
+        elif not (self._late or self._soon):
+            return False
+        self._is_late_next = not self._is_late_next
+        due = (self._late or self._soon) if self._is_late_next else (self._soon or self._late)
+        if due and (held := due.popleft()).request is not None:
             self._expire(held)
         return True

@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.filter.sql_filter import SQL92, SqlFilters
 from broker.filter.subscription_filter import ALL, is_tag_type, tag_filter
-from broker.filter.tokens import InvalidExpression
+from broker.filter.tokens import InvalidFilter
 from broker.longpolling.held_pulls import PullFilter
 from broker.plan.table import Refused
 from sprocket.remoting.bodies.client import SubscriptionData
@@ -27,9 +27,9 @@ def pop_filter(sql: SqlFilters, expression: str, expression_type: str | None) ->
         if is_tag_type(expression_type):
             return _tags(expression)
         if expression_type != SQL92:
-            raise InvalidExpression(1, f"{expression_type!r:.40} is no type of filter")
+            raise InvalidFilter(f"{expression_type!r:.40} is no type of filter")
         return sql.compiled(expression).record_filter()
-    except InvalidExpression as error:
+    except InvalidFilter as error:
         return _refused(error.remark)
 
 
@@ -47,7 +47,7 @@ def _refused(why: str) -> Refused:
 @lru_cache(maxsize=1024)
 def _tags(expression: str) -> PullFilter | None:
     if not expression.replace("||", ""):
-        raise InvalidExpression(1, "no tag between the separators")
+        raise InvalidFilter("no tag between the separators")
     return tag_filter(expression)
 
 

@@ -13,7 +13,7 @@ from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters, retry_group
 from broker.filter.sql_filter import SQL92
 from broker.filter.subscription_filter import MAX_TAG_CODES, TagFilter, is_tag_type, subscription_filter, tag_filter
-from broker.filter.tokens import InvalidExpression
+from broker.filter.tokens import InvalidFilter
 from broker.longpolling.held_pulls import PullFilter
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.plan.planner import Planner, ServedPlan
@@ -221,7 +221,7 @@ class PullPlanner(Planner[PullKey, PullPlan]):
             if is_tags:
                 return tag_filter(expression)
             sql = self._filters.sql.compiled(expression)
-        except InvalidExpression as error:
+        except InvalidFilter as error:
             is_lasting = len(expression) <= MAX_KEPT_CHARS
             return refused._replace(remark=f"{refused.remark}: {error.remark}", is_lasting=is_lasting)
         return self._of_retry(key) or sql.record_filter()

@@ -329,6 +329,21 @@ def test_no_more_are_held_than_configured() -> None:
     assert rig.hold(9, queue_id=5) is HELD
 
 
+def test_pops_of_a_closed_connection_take_no_place_of_its_next_one() -> None:
+    for rig in (Rig(pop_polling_size=2), Rig(max_pop_polling_size=3)):
+        assert [rig.hold(opaque) for opaque in range(4)] == [HELD, HELD, HELD, FULL]
+        rig.pops.drop_channel(1)
+        assert (rig.pops.count("T", GROUP, -1), len(rig.pops)) == (0, 0)
+        assert [rig.hold(opaque, channel=2) for opaque in range(3)] == [HELD, HELD, HELD]
+        assert rig.pops.count("T", GROUP, -1) == 3
+        rig.pops.drop_channel(2)
+        assert FULL in [rig.hold(opaque, channel=3) for opaque in range(2)], (
+            "those that are still to leave are limited, too"
+        )
+        rig.timers.advance(1)
+        assert rig.hold(4, channel=3) is HELD and rig.answered == []
+
+
 def test_how_many_are_held_is_told_by_queue() -> None:
     rig = Rig()
     for opaque in range(3):

@@ -90,7 +90,9 @@ def test_closed_it_tells_nobody() -> None:
     rig.hold(1)
     rig.table.close()
     rig.timers.advance(2)
-    assert rig.expired == []
+    rig.hold(1)
+    rig.table.drop_channel(1)
+    assert rig.expired == [] and rig.timers.pending == []
 
 
 def test_many_that_expire_together_share_the_loop_with_other_work() -> None:
@@ -131,7 +133,7 @@ def test_many_requests_of_a_closed_connection_leave_in_later_turns_and_get_no_an
     while rig.left != gone:
         counts.append(rig.run_timer())
     assert max(counts) == 3
-    assert rig.expired == [] and len(rig.table) == 1
+    assert rig.expired == [] and (len(rig.table), rig.table.dropped) == (1, 0)
     rig.timers.advance(2)
     assert rig.expired == [stays]
     rig.timers.advance(6)
@@ -145,3 +147,47 @@ def test_those_that_shall_expire_soon_come_first() -> None:
     assert rig.expired == []
     rig.timers.advance(2)
     assert rig.expired == [third, second, first]
+
+
+def test_neither_deadlines_nor_those_that_shall_expire_soon_keep_the_others_waiting() -> None:
+    rig = Rig(_COST_S)
+    quiet = rig.hold(1)
+    rig.clock.advance(2)
+    turns = 0
+    while quiet.request is not None:
+        # More in each turn than its slice removes.
+        rig.table.expire_soon([rig.hold(9) for _ in range(8)])
+        rig.timers.turn()
+        turns += 1
+        assert turns < 3
+    soon = rig.hold(9)
+    rig.table.expire_soon([soon])
+    turns = 0
+    while soon.request is not None:
+        for _ in range(8):
+            rig.hold(0)
+        rig.clock.advance(0.1)
+        rig.timers.turn()
+        turns += 1
+        assert turns < 30
+
+
+def test_a_late_hold_of_a_closed_connection_does_not_open_it_again() -> None:
+    rig = Rig()
+    old = rig.hold(5, channel=2)
+    rig.table.drop_channel(2)
+    late = rig.hold(5, channel=2)
+    assert (rig.table.is_open(old), rig.table.is_open(late)) == (False, True)
+    assert rig.table.take(old) is None
+    assert rig.table.all() == [late]
+    assert (len(rig.table), rig.table.dropped) == (1, 0)
+
+
+def test_requests_of_closed_connections_are_counted_apart() -> None:
+    rig = Rig()
+    for channel in (1, 2, 2):
+        rig.hold(5, channel=channel)
+    rig.table.drop_channel(2)
+    assert (len(rig.table), rig.table.dropped) == (1, 2)
+    rig.run_timer()
+    assert (len(rig.table), rig.table.dropped) == (1, 0)
