@@ -101,14 +101,13 @@ class SendProcessor:
         )  # fmt: skip
         return [*(replace(route, frames=frames.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
 
-    def send(self, run: list[Request[Any]]) -> int:
-        """Store and respond to sends of one read, all of one channel.  Return how many they are, from the first on."""
+    def send(self, run: list[Request[Any]]) -> None:
+        """Store and respond to sends of one read, all of one channel.  Takes those off `run` that must wait."""
         if not self._waits.may_acknowledge:
             self._refuse(run, NoLease())
-            return len(run)
-        count = self._share(run)
-        self._store_and_answer(run[:count])
-        return count
+            return
+        del run[self._share(run) :]
+        self._store_and_answer(run)
 
     def _share(self, run: list[Request[Any]]) -> int:
         """Return how many of `run` begin at most `_MAX_NEW_QUEUES` queues; the rest waits for another turn."""

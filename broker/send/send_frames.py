@@ -26,7 +26,7 @@ from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
-from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
+from sprocket.remoting.routes import BatchHandler, CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 from store.appender import EncodedRecords
 from store.queue.logic_queue import LogicQueue
 
@@ -41,8 +41,6 @@ _MAX_BYTES: Final = 1 << 20
 _SUCCESS: Final = ResponseCode.SUCCESS
 
 Refuse = Callable[[Sequence[Request[Any]], Exception], None]
-# Serves sends of one connection by the handler.
-Send = Callable[[list[Request[Any]]], int]
 
 
 @runtime_checkable
@@ -69,7 +67,7 @@ class SendFrames:
         timer: TimerIntake,
         routes: Sequence[Route],
         refuse: Refuse,
-        send: Send,
+        send: BatchHandler,
         kernel: "SendKernel",
     ) -> None:
         self._config = config
@@ -192,16 +190,21 @@ class SendFrames:
 
     def _serve_by_handler(self, read: "SendRead") -> None:
         """Let the handler serve the sends of a read: it refuses those alone that it must."""
-        requests: list[Request[Any]] = []
         try:
             requests = self._requests(read)
-            while requests:
-                requests = requests[self._send(requests) :]
-        except Exception as error:
+        except Exception:
             _log_not_served(read.channel)
-            for request in requests:
-                if not request.is_answered:
-                    read.channel.refuse(request, error)
+            return
+        while requests:
+            run = requests.copy()
+            try:
+                self._send(run)
+            except Exception as error:
+                _log_not_served(read.channel)
+                for request in run:
+                    if not request.is_answered:
+                        read.channel.refuse(request, error)
+            requests = requests[len(run) :]
 
 
 # Both are called in an except clause.

@@ -117,6 +117,8 @@ class BrokerProcessor:
         try:
             async with turn.lock:
                 body = await asyncio.to_thread(_registration_body, request)
+                if request.channel.is_closed:
+                    return Response()  # for nobody; what its end removed must not come back
                 return self._registered(await in_turns(self._steps(request, body)))
         finally:
             turn.users -= 1

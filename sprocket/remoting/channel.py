@@ -411,20 +411,19 @@ class RemotingChannel(Outgoing):
         measured, run = self._measured, [request]
         if index + 1 < len(frames):
             table.decode_run(entry, frames[index], frames[index + 1 : index + self._max_run], run)
-        taken, began = len(run), self._turn.now()
+        began = self._turn.now()
         try:
-            taken = entry.batch(run) or taken
+            entry.batch(run)
         except Exception as error:
-            # Requests that the handler has answered keep their response.
             refusal = self._refusal(request, error)
             for request in run:
-                if not request.is_answered:
+                if not request.is_answered:  # the others keep their response
                     self.reply(request, refusal)
-        if table.latency is not None and self._measured - measured < taken:
-            self._note_unanswered(run[:taken])
-        if taken > _MIN_RUN:
-            self._fit_runs(taken, self._turn.now() - began)
-        return index + taken
+        if table.latency is not None and self._measured - measured < len(run):
+            self._note_unanswered(run)
+        if len(run) > _MIN_RUN:
+            self._fit_runs(len(run), self._turn.now() - began)
+        return index + len(run)
 
     def _fit_runs(self, count: int, took_s: float) -> None:
         """Let later runs take less than two slices, as far as a run of `count` that `took_s` tells."""
@@ -449,8 +448,11 @@ class RemotingChannel(Outgoing):
             self._note_unanswered((request,))
 
     async def _finish(self, answer: Awaitable[Result], request: Request[Any]) -> None:
+        # A closed connection cancels its tasks some in each turn: others do not begin, or go on with its answer.
         try:
-            response = await answer
+            response = None if self.is_closed else await answer
+            if self.is_closed:
+                return
             if response is not None and not isinstance(response, Response):
                 response = self._long.begin(request, response)
         except asyncio.CancelledError:

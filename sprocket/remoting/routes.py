@@ -80,8 +80,8 @@ Steps = Generator[None, None, Response | None]
 Result = Response | None | Steps
 Answer = Result | Awaitable[Result]
 Handler = Callable[[Request[Any]], Answer]
-# Returns how many requests it has taken, from the first on, if the rest must wait for another turn; else None.
-BatchHandler = Callable[[list[Request[Any]]], int | None]
+# Takes those requests off the end of the list that must wait for another turn.
+BatchHandler = Callable[[list[Request[Any]]], None]
 # Returns the response to a request that its handler must not see, usually a `Refusal`; else None.
 Check = Callable[[Request[Any]], Response | None]
 
@@ -277,7 +277,8 @@ def _checked_batch(batch: BatchHandler, checks: Sequence[Check]) -> BatchHandler
             else:
                 request.channel.reply(request, refusal)
         while passed:  # all of them: a refused one between two of them has its response
-            passed = passed[batch(passed) or len(passed) :]
+            batch(taken := passed.copy())
+            passed = passed[len(taken) :]
 
     return checked
 

@@ -10,12 +10,14 @@ import pytest
 import uvloop
 
 from sprocket.common.errors import SprocketError
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.frames import encode_request, encode_response
 from sprocket.remoting.listener_settings import ConnectionSettings
-from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
+from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable, Steps
 from sprocket.remoting.server import RemotingServer
 
 
@@ -83,6 +85,33 @@ async def test_a_handler_whose_connection_ends_before_its_first_step_leaves_noth
         await client.close()
         await server.stop()
     assert inspect.getcoroutinestate(handlers[0]) == inspect.CORO_CLOSED
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_handlers_do_nothing_more_for_a_connection_that_has_closed(has_begun: bool) -> None:
+    begun, made, ready = [0], [0], asyncio.Event()
+
+    def answer() -> Steps:
+        made[0] += 1
+        yield
+        return Response()
+
+    async def handle(request: Request[NoHeader]) -> Steps:
+        begun[0] += 1
+        await ready.wait()
+        return answer()
+
+    channel = RemotingChannel(
+        RouteTable([Route(RequestCode.HEART_BEAT, NoHeader, handle, Resource.NONE, Action.NONE)]), ChannelCounters()
+    )
+    channel.data_received(b"".join(encode_request(RequestCode.HEART_BEAT, number) for number in range(200)))
+    while has_begun and begun[0] < 200:
+        await asyncio.sleep(0)
+    ready.set()
+    channel.connection_lost(None)
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0)
+    assert (begun, made) == ([200 if has_begun else 0], [0])
 
 
 async def _served_beside_a_flood(count: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Runs of requests for one batch handler, and the templates that answer them."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from sprocket.remoting.channel import RemotingChannel
 from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codec import codec_binary, codec_json
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import ReceivedResponse, Request, Response
+from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response
 from sprocket.remoting.frames import ResponseTemplate, encode_request, encode_response
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder, frame_prefix
 from sprocket.remoting.headers.base import Header, Int
@@ -224,14 +225,22 @@ async def test_a_connection_with_a_frame_that_did_not_pass_the_guard_is_closed(
 
 
 class Closing(asyncio.Transport):
-    """Takes nothing."""
+    """Sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
     def get_write_buffer_size(self) -> int:
         return 0
 
-    def write(self, data: object) -> None: ...
+    def write(self, data: Buffer) -> None:
+        self.written.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        self.written += map(bytes, list_of_data)
 
     def close(self) -> None: ...
 
@@ -275,3 +284,26 @@ async def test_the_shortest_fields_are_counted_too() -> None:
 async def test_a_large_header_with_many_commas_in_a_value_is_served() -> None:
     fields = {"number": "1", "names": "," * 20_000}
     assert served_of(encode_request(310, 7, fields), encode_request(310, 8, fields)) == ([7, 8], {})
+
+
+async def test_requests_that_a_failed_handler_has_put_off_wait() -> None:
+    runs: list[list[int]] = []
+
+    def serve(run: list[Request[Any]]) -> None:
+        del run[2:]
+        runs.append([request.opaque for request in run])
+        if len(runs) == 1:
+            raise ValueError("a bug")
+        for request in run:
+            request.channel.reply(request, Response())
+
+    channel = RemotingChannel(table(serve), ChannelCounters())
+    transport = Closing()
+    channel.connection_made(transport)
+    channel.data_received(b"".join(send(number, JSON) for number in range(5)))
+    async with asyncio.timeout(60):
+        while len(answers := frames_of(*transport.written)) < 5:
+            await asyncio.sleep(0)
+    assert runs == [[0, 1], [2, 3], [4]]
+    decoded = [RouteTable([]).decode(answer) for answer in answers]
+    assert [one.code for one in decoded if isinstance(one, ReceivedResponse)] == [1, 1, 0, 0, 0]

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 # A missing end quote is detected later; not requiring it here keeps the search linear.
-_STRING: Final = re.compile(r'("(?:[^"\\]++|\\.)*+"?)', re.DOTALL)
+STRING: Final = re.compile(r'("(?:[^"\\]++|\\.)*+"?)', re.DOTALL)
 # For a text in which one quotation mark replaces each string.
 _OBJECT_KEY: Final = re.compile(r"(\{[^{}]*+\})(?=\s*+:)")
 # Begin and end of a number that is a key.  Two patterns without a group: a group costs more than all the rest.
@@ -23,7 +23,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def quoted(text: str) -> str | None:
     """Return `text` as standard JSON; None if it differs by more than such keys, or has too many of them."""
-    parts = _STRING.split(text)
+    parts = STRING.split(text)
     strings = parts[1::2]
     if strings and (len(strings[-1]) < 2 or not strings[-1].endswith('"')):
         return None
@@ -33,12 +33,15 @@ def quoted(text: str) -> str | None:
             return None
         strings = _with_object_keys(pieces, strings)
         pieces[1::2] = ['"'] * (len(pieces) // 2)
-    # Numbers get a mark that stands for no string.
-    between = _END.sub("\0:", _BEGIN.sub("\0", "".join(pieces))).split('"')
-    if len(between) != len(strings) + 1 or "\0" in text:
+    outside = "".join(pieces)
+    if "\0" in outside or "\1" in outside:
         return None
-    whole = "".join(chain.from_iterable(zip_longest(between, strings, fillvalue="")))
-    return whole.replace("\0", '"')
+    # Numbers get a mark that stands for no string.
+    marked = _END.sub("\0:", _BEGIN.sub("\0", outside)).replace('"', "\1").replace("\0", '"')
+    between = marked.split("\1")
+    if len(between) != len(strings) + 1:
+        return None
+    return "".join(chain.from_iterable(zip_longest(between, strings, fillvalue="")))
 
 
 def _with_object_keys(pieces: list[str], strings: list[str]) -> list[str]:

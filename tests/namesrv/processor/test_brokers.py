@@ -1,14 +1,20 @@
 """Requests of brokers, and about brokers, over real connections."""
 
+import asyncio
 import json
 import zlib
+from collections.abc import Awaitable
+from typing import cast
 
 import pytest
 
 from sprocket.remoting.bodies.route import GetBrokerMemberGroupResponseBody, QueueData, TopicRouteData
 from sprocket.remoting.bodies.topic import DataVersion, TopicList
+from sprocket.remoting.channel import RemotingChannel
+from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
+from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.admin import GetBrokerMemberGroupRequestHeader
 from sprocket.remoting.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
@@ -19,6 +25,7 @@ from sprocket.remoting.headers.namesrv import (
     UnregisterBrokerRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
 )
+from sprocket.remoting.routes import RouteTable
 from tests.namesrv.reports import CLUSTER, body, header
 from tests.namesrv.site import Site
 
@@ -50,6 +57,20 @@ async def test_a_slave_hears_where_its_master_is(site: Site) -> None:
     await site.register()
     answer = (await site.register(header(addr=SLAVE, broker_id=1))).header(RegisterBrokerResponseHeader)
     assert (answer.master_addr, answer.ha_server_addr) == (MASTER, MASTER + "2")
+
+
+async def test_a_connection_that_ends_while_its_registration_is_read_registers_nothing(site: Site) -> None:
+    channel = RemotingChannel(RouteTable([]), ChannelCounters())
+    code, content = RequestCode.REGISTER_BROKER, body([f"topic-{number}" for number in range(5_000)]).encode(False)
+    request = Request(code=code, header=header(), version=450)
+    request.body, request.channel = content, channel
+    route = site.server.routes.entries[code]
+    assert route.handle is not None
+    reading = asyncio.ensure_future(cast("Awaitable[Response]", route.handle(request)))
+    await asyncio.sleep(0)
+    channel.connection_lost(None)
+    await reading
+    assert not site.server.table.live
 
 
 async def test_a_compressed_body_with_its_checksum(site: Site) -> None:

@@ -185,3 +185,10 @@ def test_a_body_that_inflates_without_end_is_refused() -> None:
 def test_a_topic_line_that_is_none(line: str) -> None:
     with pytest.raises(ProtocolError):
         TopicConfig.decode(line)
+
+
+def test_control_characters_in_texts_are_read_also_beside_numbers_as_keys() -> None:
+    assert loads(b'{1:"a\tb\0c\n","k":\n"\x01"}', dict) == {"1": "a\tb\0c\n", "k": "\x01"}
+    for wrong in (b"{\0:1}", b'{1:\x01"a"}', b'{\0"a"\0:1}'):
+        with pytest.raises(ProtocolError):
+            loads(wrong, dict)

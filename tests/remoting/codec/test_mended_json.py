@@ -19,6 +19,7 @@ from sprocket.remoting.codec.mended_json import mended
         (rb'"\\ud83d\ude00"', "\\ud83d?"),
         (rb'"\\\uD83D"', "\\?"),
         (b'"\x01\x1f"', "\x01\x1f"),
+        (b'\n"\ta\0\r\n"\t', "\ta\0\r\n"),
     ],
 )
 def test_a_text_that_is_mended(content: bytes, text: str) -> None:
@@ -47,3 +48,9 @@ def test_any_escapes_in_any_order() -> None:
 
 def test_a_large_text_is_left_alone() -> None:
     assert mended(b'"\xff' + b"a" * 300_000 + b'"') is None
+
+
+def test_blanks_are_left_in_a_text_of_very_many_strings() -> None:
+    content = b'["\t"' + b',""' * 20_000 + b"]"
+    assert mended(content) is None
+    assert mended(content.replace(b',""', b"", 10_000)) is not None
