@@ -9,6 +9,7 @@ import msgspec
 
 from replicate.records import QUEUES, TOPIC, Record
 from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.admin_requests import AdminDenied
 from sprocket.client.connect import Connection
 from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings
@@ -37,6 +38,7 @@ class Cluster:
         self._connection = Connection(settings)
         self._table: Table[Record] | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._denied: set[str] = set()  # brokers that let this account create no groups
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -133,12 +135,23 @@ class Cluster:
         return (await self.admin.cluster_info()).masters()
 
     async def make_groups(self, *groups: str) -> None:
-        """Create groups at each broker that lacks them: it may create none by itself.  Raises AdminError."""
-        for address in (await self.masters()).values():
-            known = (await self.admin.consumer_groups(address)).subscription_group_table
-            for group in groups:
-                if group not in known:
-                    await self.admin.create_group(address, SubscriptionGroupConfig(group))
+        """Create groups at each broker that lacks them: it may create none by itself.  Raises AdminError.
+
+        Where access control refuses, they may be there, or the broker creates them: that is logged once.
+        """
+        for name, address in (await self.masters()).items():
+            try:
+                known = (await self.admin.consumer_groups(address)).subscription_group_table
+                for group in groups:
+                    if group not in known:
+                        await self.admin.create_group(address, SubscriptionGroupConfig(group))
+            except AdminDenied as error:
+                if name not in self._denied:
+                    self._denied.add(name)
+                    logger.warning(
+                        "event=groups_not_created cluster=%s broker=%s groups=%s reason=%r",
+                        self.name, name, ",".join(groups), str(error),
+                    )  # fmt: skip
 
     async def drops_copies(self) -> bool:
         """Return whether its brokers are Sprocket's, which drop a copy that they have already.  Raises AdminError."""

@@ -66,7 +66,8 @@ class GroupOffsets:
         changed = {group: offsets for group, offsets in answered(found).items() if offsets}
         if changed:
             masters = await self._target.masters()
-            known = answered(await at_once.each(masters.values(), self._target.admin.consumer_groups))
+            tables = await at_once.each(masters.values(), self._target.admin.consumer_groups)
+            known = answered(tables)
 
             async def prepared(group: str) -> Sequence[TranslatedOffset]:
                 """Return what may be written; the group is at each broker then."""
@@ -80,6 +81,10 @@ class GroupOffsets:
             ready = await at_once.each(changed, prepared)
             offsets = [one for group in answered(ready).values() for one in group]
             written = await at_once.each(offsets, lambda one: self._commit(one, masters))
+            if len(known) == len(tables):
+                # Else a broker may lack a group: these come again.
+                self._written |= {(one.group, one.target_queue): one.target_offset for one in answered(written)}
+            check_all(tables)
             check_all(ready)
             check_all(written)
         check_all(found)
@@ -160,7 +165,6 @@ class GroupOffsets:
         committed = await groups.committed(address, one.group, queue.topic, queue.queue_id)
         if committed is None or committed < one.target_offset:
             await groups.commit(address, one.group, queue.topic, queue.queue_id, one.target_offset)
-        self._written[one.group, queue] = one.target_offset
 
 
 async def _is_online(admin: AdminClient, group: str) -> bool:

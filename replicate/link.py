@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -28,22 +29,26 @@ from replicate.records import (
     first_checkpoints,
     first_key,
     link_key,
+    newest_of,
     pair_in,
     queue_key,
     refused_key,
 )
-from sprocket.client.admin.at_once import AtOnce, Outcomes, check_all, failures
+from sprocket.client.admin.at_once import AtOnce, Outcomes, check_all
+from sprocket.client.connection.backoff import Backoff
 from sprocket.client.connection.wakeup import pause
 from sprocket.client.message import MessageQueue
 from sprocket.client.typed.table import TABLE_GROUP
 from sprocket.common.clock import Clock
-from sprocket.common.errors import ConfigError, SprocketError
+from sprocket.common.errors import ClientError, ConfigError, SprocketError
 from sprocket.remoting.bodies.topic import TopicConfig
 
 logger = logging.getLogger(__name__)
 
+K = TypeVar("K")
 _DISCOVER_S: Final = 5.0
-_FIRST_RETRY_S: Final = 0.5
+_RETRY_S: Final = 0.5
+_MAX_RETRY_S: Final = 3.0
 # Queues, and topics, for which requests are under way: a way of 80 ms is then not paid for each.
 _QUEUES_AT_ONCE: Final = 128
 _TOPICS_AT_ONCE: Final = 16
@@ -73,12 +78,14 @@ class ReplicationLink:
         self._saved: dict[SourceQueue, Checkpoint] = {}
         self._at_once = AtOnce(_QUEUES_AT_ONCE)
         self._holders: dict[str, MessageQueue] = {}  # a queue of the table at each broker
+        self._unheld: dict[tuple[SourceQueue, str], Checkpoint] = {}  # what brokers are to hold yet
+        self._failed: set[str] = set()  # brokers that took none of it
         self._troubles: dict[str, str] = {}  # by kind of work, so that each is logged when it changes
         limit = RateLimit(config.rate_bytes, clock, pause)
         self._rules = CopyRules(
             target=target.name, forwards=config.forward, batch_bytes=config.batch_bytes, compresses=config.compress,
             skips_refused=config.on_refused == "skip", admit=limit.admit, pause=pause, is_open=self.is_copying,
-            refused=self._left_out,
+            refused=self._left_out, known=self._known, keep=self._keep,
         )  # fmt: skip
 
     # State
@@ -100,17 +107,19 @@ class ReplicationLink:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._every(RENEW_S, "lease", self._renew))
             group.create_task(self._every(_DISCOVER_S, "discover", lambda: self._discover(group)))
+            group.create_task(self._every(_DISCOVER_S, "early checkpoints", self._hold_firsts))
             group.create_task(self._every(self.config.checkpoint_s, "checkpoint", self.save))
             group.create_task(self._every(self.config.offsets_s, "offsets", self._write_offsets))
 
     async def _until_done(self, kind: str, work: Callable[[], Awaitable[None]]) -> None:
+        backoff = Backoff(_RETRY_S, _MAX_RETRY_S)
         while not await self._done(kind, work):
-            await pause(_FIRST_RETRY_S)
+            await backoff.pause()
 
     async def _every(self, interval_s: float, kind: str, work: Callable[[], Awaitable[None]]) -> None:
         while True:
-            is_done = await self._done(kind, work)
-            await pause(interval_s if is_done else min(interval_s, _FIRST_RETRY_S))
+            await self._until_done(kind, work)
+            await pause(interval_s)
 
     async def _done(self, kind: str, work: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -133,6 +142,7 @@ class ReplicationLink:
     async def _open(self) -> None:
         await self._make_groups()
         await self.target.open_table(create=True)
+        self._holders = await self.target.holders()
         await self.source.open_table(create=False)
         self._check_circle()
         self._warn_of_others()
@@ -179,7 +189,6 @@ class ReplicationLink:
         if not self.lease.is_held:
             return
         await self.source.open_table(create=False)
-        await self._tell_new_holders()
         topics = await self.source.topics()
         new: dict[str, list[SourceQueue]] = {}
         for topic in filter(self.config.takes_topic, sorted(topics)):
@@ -190,29 +199,37 @@ class ReplicationLink:
             ]
             if missing := [queue for queue in wanted if queue not in self.copiers]:
                 new[topic] = missing
-        if new:
-            await self._make_groups()  # at brokers that came later
-        check_all(
-            await AtOnce(_TOPICS_AT_ONCE).each(new, lambda topic: self._begin(topic, topics[topic], new[topic], group))
-        )
+        if not new:
+            return
+        await self._make_groups()  # at brokers that came later
+        firsts = first_checkpoints(self.target.records)
+
+        async def begin(topic: str) -> None:
+            await self._begin(topic, topics[topic], new[topic], firsts, group)
+
+        check_all(await AtOnce(_TOPICS_AT_ONCE).each(new, begin))
 
     async def _begin(
-        self, topic: str, by_broker: Mapping[str, TopicConfig], new: list[SourceQueue], group: asyncio.TaskGroup
-    ) -> None:
+        self, topic: str, by_broker: Mapping[str, TopicConfig], new: list[SourceQueue],
+        firsts: Mapping[SourceQueue, Checkpoint], group: asyncio.TaskGroup,
+    ) -> None:  # fmt: skip
         queues = await self.target.adopt_topic(topic, by_broker)
         await self.target.instance.refresh_route(topic)
         await self.source.instance.route(topic)
 
-        firsts = first_checkpoints(self.target.records)
-
         async def begin(queue: SourceQueue) -> None:
-            checkpoint = self.target.records.get(queue_key(queue), Record()).queue or firsts.get(queue)
+            checkpoint = newest_of(self._known(queue), firsts.get(queue))
             if checkpoint is None:
                 place = target_queue(queue.broker_name, queue.queue_id, by_broker, queues)
                 checkpoint = await self._first(queue, *place)
             elif checkpoint.echo_end == NO_ECHOES:
                 checkpoint = msgspec.structs.replace(checkpoint, echo_end=self._echo_end())
-            await self._hold_first(queue, checkpoint)
+            for holder in self._holders:
+                held = self.target.records.get(first_key(queue, holder), Record()).queue
+                if held is None or held.epoch < checkpoint.epoch:
+                    self._unheld[queue, holder] = checkpoint
+                    with suppress(ClientError):  # later, so that one broker keeps no queue back
+                        await self._hold_first((queue, holder))
             self._start(queue, checkpoint, group)
 
         check_all(await self._at_once.each(new, begin))
@@ -230,24 +247,41 @@ class ReplicationLink:
         await self.target.post(queue_key(queue), Record(queue=checkpoint))
         return checkpoint
 
-    async def _tell_new_holders(self) -> None:
-        """Let brokers that came to the target hold early checkpoints of the queues that are copied already."""
-        holders = await self.target.holders()
-        if holders.keys() != self._holders.keys():
-            self._holders, before = holders, self._holders
-            outcomes = await self._at_once.each(
-                list(self.copiers), lambda queue: self._hold_first(queue, self.copiers[queue].checkpoint)
-            )
-            if failures(outcomes):
-                self._holders = before
-            check_all(outcomes)
+    def _known(self, queue: SourceQueue) -> Checkpoint | None:
+        """Return the newest checkpoint of a queue that the table has; None if there is none."""
+        keys = queue_key(queue), *(first_key(queue, holder) for holder in self._holders)
+        return newest_of(*(self.target.records.get(key, Record()).queue for key in keys))
 
-    async def _hold_first(self, queue: SourceQueue, checkpoint: Checkpoint) -> None:
-        """Let each broker of the target hold a checkpoint of a queue, unless it does."""
+    async def _hold_firsts(self) -> None:
+        """Let each broker of the target hold an early checkpoint of each queue, also one that came or came back."""
+        if not self.lease.is_held:
+            return
+        before, self._holders = self._holders, await self.target.holders()
+        for holder in self._holders.keys() - before:
+            self._unheld |= {(queue, holder): copier.checkpoint for queue, copier in self.copiers.items()}
+        self._unheld = {each: known for each, known in self._unheld.items() if each[1] in self._holders}
+        self._failed.clear()
+        await self._in_parts(list(self._unheld), self._hold_first)
+
+    async def _hold_first(self, each: tuple[SourceQueue, str]) -> None:
+        """Let a broker hold what it is to hold.  After a failure it is asked again at the next look."""
+        queue, holder = each
+        place, checkpoint = self._holders.get(holder), self._unheld.get(each)
+        if place is None or checkpoint is None or holder in self._failed:
+            return
+        try:
+            await self.target.post_at(place, first_key(queue, holder), Record(queue=checkpoint))
+        except ClientError:
+            self._failed.add(holder)
+            raise
+        self._unheld.pop(each, None)
+
+    async def _keep(self, queue: SourceQueue, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint to all places, so that no replicator begins with an older one.  Raises ClientError."""
         for holder, place in self._holders.items():
-            key = first_key(queue, holder)
-            if key not in self.target.records:
-                await self.target.post_at(place, key, Record(queue=checkpoint))
+            self._unheld.pop((queue, holder), None)
+            await self.target.post_at(place, first_key(queue, holder), Record(queue=checkpoint))
+        await self.target.post(queue_key(queue), Record(queue=checkpoint))
 
     def _echo_end(self) -> int:
         """Return where the first echo may lie; `NO_ECHOES` if no link leads back, of this replicator or another."""
@@ -276,18 +310,22 @@ class ReplicationLink:
 
     async def save(self) -> None:
         """Write the checkpoints that have changed.  A replicator without the lease writes none."""
-        queues, outcomes = list(self.copiers), Outcomes[SourceQueue, None]()
-        for begin in range(0, len(queues), _QUEUES_AT_ONCE):
-            if not self.lease.is_held:
-                return
-            outcomes |= await self._at_once.each(queues[begin : begin + _QUEUES_AT_ONCE], self._save)
-        check_all(outcomes)
+        await self._in_parts(list(self.copiers), self._save)
 
     async def _save(self, queue: SourceQueue) -> None:
         checkpoint = self.copiers[queue].checkpoint
         if msgspec.structs.replace(checkpoint, at_ms=self._saved[queue].at_ms) != self._saved[queue]:
             await self.target.post(queue_key(queue), Record(queue=checkpoint))
             self._saved[queue] = checkpoint
+
+    async def _in_parts(self, keys: Sequence[K], write: Callable[[K], Awaitable[None]]) -> None:
+        """Write records while this replicator has the lease.  Raises AdminError if one was not written."""
+        outcomes = Outcomes[K, None]()
+        for begin in range(0, len(keys), _QUEUES_AT_ONCE):
+            if not self.lease.is_held:
+                break
+            outcomes |= await self._at_once.each(keys[begin : begin + _QUEUES_AT_ONCE], write)
+        check_all(outcomes)
 
     async def _write_offsets(self) -> None:
         if self.lease.is_held and copies_offsets(self.pair, self.source.name):

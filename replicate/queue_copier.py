@@ -40,6 +40,9 @@ class CopyRules:
     # Whether this replicator may copy now: it has the lease, and the pair is in the right phase.
     is_open: Callable[[], bool]
     refused: Callable[[SourceQueue, Copy, str], Awaitable[None]]
+    # The newest checkpoint that the target has, and where that of a new epoch is written.
+    known: Callable[[SourceQueue], Checkpoint | None]
+    keep: Callable[[SourceQueue, Checkpoint], Awaitable[None]]
 
 
 class QueueCopier:
@@ -55,6 +58,7 @@ class QueueCopier:
         self.copied = self.copied_bytes = self.left_out = 0
         self.source_bounds = Bounds(0, checkpoint.source_end)
         self._first = checkpoint
+        self._kept_epoch = checkpoint.epoch
         self._source = source
         self._target = target
         self._places = PlaceReader(queue, rules.target, source, copies, rules.pause)
@@ -177,6 +181,9 @@ class QueueCopier:
 
     async def _locate(self, session: object) -> None:
         """Find where to go on, and read from there."""
+        known = self._rules.known(self.queue)
+        if known is not None and known.epoch > self.position.epoch:  # another replicator was here
+            self.position, self._kept_epoch = Position(known), known.epoch
         position = self.position
         bounds = await self._target.bounds()
         floor = 0 if self._has_more else position.floor
@@ -205,4 +212,8 @@ class QueueCopier:
             logger.error("event=messages_missed queue=%s count=%d to=%d", self.queue, missed, source.begin)
             self._missed += missed
             position.advance(source.begin)
+        if position.epoch != self._kept_epoch:
+            # Before its first copy: one who goes on in the old epoch would send numbers that the target drops.
+            await self._rules.keep(self.queue, self.checkpoint)
+            self._kept_epoch = position.epoch
         self._source.seek(position.next_offset)

@@ -57,14 +57,20 @@ def first_key(queue: SourceQueue, holder: str) -> str:
     return queue_key(queue).replace("queue/", f"first/{quote(holder, safe='')}/", 1)
 
 
+def newest_of(*checkpoints: Checkpoint | None) -> Checkpoint | None:
+    """Return the newest of the checkpoints of a queue; None if there is none."""
+    return max(filter(None, checkpoints), key=lambda one: (one.epoch, one.next_offset), default=None)
+
+
 def first_checkpoints(table: Mapping[str, Record]) -> dict[SourceQueue, Checkpoint]:
-    """Return an early checkpoint of each queue of which any broker holds one."""
+    """Return the newest early checkpoint of each queue of which any broker holds one."""
     found = dict[SourceQueue, Checkpoint]()
     for key, record in list(table.items()):
         kind, _, rest = key.partition("/")
         queue = queue_of(f"queue/{rest.partition('/')[2]}") if kind == "first" else None
-        if queue is not None and record.queue is not None:
-            found[queue] = record.queue
+        checkpoint = None if queue is None else newest_of(found.get(queue), record.queue)
+        if queue is not None and checkpoint is not None:
+            found[queue] = checkpoint
     return found
 
 

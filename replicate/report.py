@@ -71,13 +71,14 @@ class LinkReport(msgspec.Struct, rename="camel"):
     groups: list[GroupReport] = []
     failure: str = ""
     replicator: str = ""  # which copied last
-    silent_s: float = 0.0  # since it said so
+    silent_s: float = 0.0  # since it said so, by the clock here
+    is_old: bool = False  # whether a replicator was here that does not say that it copies: that of an older version
     rests: str = ""  # why nothing is copied now: the state of the pair
 
     @property
     def is_copied(self) -> bool:
-        """Whether a replicator copies it."""
-        return bool(self.replicator) and self.silent_s < SILENT_S
+        """Whether a replicator copies it, as far as is known."""
+        return self.is_old or (bool(self.replicator) and self.silent_s < SILENT_S)
 
     @property
     def lag(self) -> int:
@@ -153,6 +154,7 @@ async def reports_of_target(target: Cluster, clock: Clock) -> list[LinkReport]:
 
 def _add_state(report: LinkReport, target: Mapping[str, Record], source: Mapping[str, Record], clock: Clock) -> None:
     link = target.get(link_key(report.source), Record()).link
+    report.is_old = link is not None and not link.owner
     if link is not None and link.owner:
         report.replicator, report.silent_s = link.owner, max(0, clock.wall_ms() - link.at_ms) / 1000
     pair = pair_in(report.source, report.target, target, source)

@@ -28,13 +28,17 @@ class LinkLook:
         self._client = ClientSettings(namesrv=settings.name_servers, credentials=credentials, tls=settings.tls)
         self._clock = clock
         self._look: asyncio.Task[LinkOutcomes] | None = None
+        self._is_stopped = False
 
     async def outcomes(self) -> LinkOutcomes:
         """Return what `TABLE` says, or why it is silent, as AtOnce does.  Raises ClientError after `stop`."""
+        ended = ClientError("the session has ended; open the page again")
+        if self._is_stopped:
+            raise ended
         if self._look is None:
             self._look = asyncio.create_task(AtOnce(1).each([TABLE], lambda _: self._reports()))
             self._look.add_done_callback(self._ended)
-        return await outcome_of(self._look, ClientError("the session has ended; open the page again"))
+        return await outcome_of(self._look, ended)
 
     def _ended(self, _: "asyncio.Task[LinkOutcomes]") -> None:
         self._look = None
@@ -44,6 +48,7 @@ class LinkLook:
             return await reports_of_target(cluster, self._clock)
 
     def stop(self) -> None:
-        """End a look that goes on."""
+        """End a look that goes on; none begins after it."""
+        self._is_stopped = True
         if self._look is not None:
             self._look.cancel()

@@ -120,9 +120,10 @@ class Position:
                 self.next_offset = self.start
             return None
         after = found.mark.offset + 1
+        if was_lost and after > self.next_offset:
+            self.map.cut(self.next_offset, found.offset + 1)  # the source was rewound, and only older copies are left
         if self.has_copies and found.offset == self.floor:
-            self.next_offset = max(self.next_offset, after)  # what follows it was left out
-            return None
+            return None  # what follows it was left out, or the source was rewound
         if after < self.map.source_end:
             self.map.cut(after, found.offset + 1)
         self.next_offset = max(self.map.source_end or self.start, min(self.next_offset, after))

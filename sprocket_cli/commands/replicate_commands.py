@@ -123,6 +123,8 @@ def _summary(report: "LinkReport") -> str:
     parts = [missing] if report.source_answers else [missing, "the source does not answer, so more may be missing"]
     if report.rests:
         parts.append(f"the link rests, as {report.rests}")
+    elif report.is_old:
+        parts.append("not known whether a replicator copies: one that is older than this command does not say so")
     elif report.is_copied:
         parts.append(f"replicator {report.replicator} copies")
     elif report.replicator:

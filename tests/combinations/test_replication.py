@@ -6,11 +6,13 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from replicate.config import Config, parse_config
 from sprocket import ClientSettings, Message, MessageQueue, Producer
 from sprocket.common.clock import SystemClock
+from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from tests.acl.tokens.makers import key, key_files, token
 from tests.combinations.profiles import GUARDS, OPERATOR, Guard, Written
 from tests.combinations.site import Site, site_at
@@ -90,6 +92,27 @@ async def test_clusters_behind_guards_copy_each_other(tmp_path: Path, one: Guard
         for site in sites:
             for stranger in site.written.strangers:
                 assert await is_refused(stranger)
+
+
+async def test_an_account_that_may_only_read_the_source_is_enough_there(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack, asyncio.timeout(150):
+        sites = [await stack.enter_async_context(site_at(tmp_path / name, "2m-noslave", GUARDS[2])) for name in _NAMES]
+        rights = {"Topic:*": ["Sub", "Get", "List"], "Group:*": ["Sub", "Get", "List"], "Cluster:*": ["Get", "List"]}
+        entries = [PolicyEntryInfo(name, actions, decision="Allow") for name, actions in rights.items()]
+        async with Traffic(sites[0].written.client).admin() as admin:
+            for server in [*(await admin.cluster_info()).masters().values(), *admin.name_servers]:
+                await admin.create_user(server, UserInfo("reader", "a long secret of reader", "Normal", "enable"))
+                await admin.create_acl(server, AclInfo("User:reader", [PolicyInfo("Custom", entries)]))
+        await Traffic(sites[0].written.client).send("east", sites[0].written.groups[:1])
+        bodies = await _sent(sites[0].written.client, sites[0].written.groups[0], "east")
+        accounts = ['access-key = "reader"\nsecret-key = "a long secret of reader"\n', _account(sites[1].written)]
+        config = _config(sites, accounts, "")
+        config = msgspec.structs.replace(config, links=config.links[:1])
+        replication = await stack.enter_async_context(replicating(config))
+        await until(lambda: sum(one.copied for one in replication.links[0].copiers.values()) == _COUNT + 1)
+        copies = Traffic(sites[1].written.client)
+        copies.acknowledged = set(bodies)
+        await copies.consume("readers")
 
 
 async def test_a_token_in_a_file_is_enough_and_may_be_renewed(tmp_path: Path) -> None:

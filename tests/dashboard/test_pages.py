@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 import sprocket
 from dashboard.asking import links
+from dashboard.settings import DashboardSettings
 from replicate.cluster import Cluster
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.position import Checkpoint
 from replicate.protocol.steps import Pair, Phase
 from replicate.records import Link, Record, link_key, pair_key, queue_key
 from replicate.report import LinkReport
-from sprocket import ConsumeFrom, Consumer, Message, Producer, SimpleConsumer
+from sprocket import ClientError, ConsumeFrom, Consumer, Message, Producer, SimpleConsumer
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.connection.client_instance import ClientSettings
@@ -221,14 +222,15 @@ async def test_links_from_other_clusters_are_shown_with_what_is_missing(broker: 
         assert "No link leads into this cluster" in (await visitor.get("/replication")).text
         await west.open_table(create=True)
         await west.put(link_key("<east>"), Record(link=Link("<east>", False, "west", now_ms, "<one>")))
+        await west.put(link_key("old"), Record(link=Link("old", False, "west")))
         await west.put(queue_key(queue), Record(queue=late))
         page = await visitor.get("/replication", part="ship")
         pair = Pair("<east>", "west", Phase.FAILED_OVER)
         await west.put(pair_key("<east>", "west"), Record(pair=pair))
         assert "west is active (failed-over)" in (await visitor.get("/replication")).text
-    assert "<one>" in page.text
+    assert "<one>" in page.text and "not known" in page.text
     assert "&lt;east&gt;" in page.html and "Shipped" in page.text and "1 stand still" in page.text
-    assert " 30 1 min 30 s " in page.text and "the target is <full>" in page.text
+    assert " 30 1 min 3" in page.text and "the target is <full>" in page.text
 
 
 async def test_visits_of_replication_in_an_outage_share_one_look_and_stop_no_other_page(
@@ -251,6 +253,11 @@ async def test_visits_of_replication_in_an_outage_share_one_look_and_stop_no_oth
         assert len(looks) == 1
         is_over.set()
         assert {page.status for page in await asyncio.gather(*visits)} == {200}
+    look = links.LinkLook(DashboardSettings(name_servers=(broker.namesrv,)), None, SystemClock())
+    look.stop()
+    with pytest.raises(ClientError, match="open the page again"):
+        await look.outcomes()
+    assert len(looks) == 1
 
 
 async def test_namespaces_are_shown_and_limited(broker: Broker) -> None:

@@ -8,8 +8,12 @@ from typing import Any
 from click.testing import CliRunner
 
 import sprocket
+from replicate.cluster import Cluster
 from replicate.config import Config
+from replicate.records import Link, Record, link_key
 from sprocket import Message
+from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.common.clock import SystemClock
 from sprocket.testing import Broker
 from sprocket_cli.main import main
 from tests.replicate.clusters import replicating
@@ -105,10 +109,18 @@ async def test_status_says_who_copies_and_which_cluster_does_not_answer(tmp_path
         path = _file(tmp_path / "pair.toml", east, west)
         status, text = await said("status")
         assert status == 1 and text.count("no replicator has copied anything yet") == 2
+        async with Cluster("west", ClientSettings(namesrv=west.namesrv), SystemClock()) as target:
+            await target.open_table(create=True)
+            # As a replicator of an older version, which says no more.
+            await target.put(link_key("east"), Record(link=Link("east", forwards=True, target="west")))
+        status, text = await said("status")
+        assert "east > west: nothing is missing; not known whether a replicator copies" in text
+        assert text.count("no replicator has copied anything yet") == 1
         async with replicating(load_config(path)):
-            while (await said("status"))[0]:
+            while (await said("status"))[1].count("replicator test copies") < 2:
                 await asyncio.sleep(0.1)
             status, text = await said("status")
+            assert status == 0
             assert "east > west: nothing is missing; replicator test copies" in text
             status, text = await said("rehearse")
             assert status == 0 and "`failover --to west`, and it is possible" in text and "Nothing is changed" in text

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from typing import NoReturn
 
 import pytest
 from msgspec.structs import replace
@@ -9,15 +10,17 @@ from msgspec.structs import replace
 import sprocket
 from replicate.cluster import Cluster
 from replicate.protocol.offset_map import NO_ECHOES
-from replicate.records import TOPIC, Record, queue_key
+from replicate.records import TOPIC, Record, first_key, queue_key
 from replicate.service import Replication
 from sprocket import Message
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_requests import AdminDenied
 from sprocket.client.connection.client_instance import ClientSettings
-from sprocket.client.message import ReceivedMessage
+from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.clock import SystemClock
-from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codes import ResponseCode
 from sprocket.testing import Broker
 from tests.metrics.prometheus_page import scrape_here
 from tests.replicate.clusters import LIMIT_S, config_of, replicating, two_brokers
@@ -197,6 +200,140 @@ async def test_a_queue_whose_record_is_away_goes_on_where_its_copies_are(pair: t
             assert [place.map.translate(offset) for offset in (0, 50, 100)] == [0, 50, 100]
     copies = await _read(other.namesrv, "Away", 101, "of-away")
     assert [copy.body for copy in copies] == [b"%d" % number for number in range(101)]
+
+
+async def test_no_replicator_goes_on_in_the_epoch_before_the_source_lost_its_end(pair: tuple[Broker, Broker]) -> None:
+    one, other = pair
+    config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"], 'topics = ["Made-again"]\ngroups = []')
+
+    async with sprocket.connect(one.namesrv) as mq:
+
+        async def send(begin: int, end: int) -> None:
+            for number in range(begin, end):
+                await mq.producer().send(Message("Made-again", b"%d" % number))
+
+        one.create_topic("Made-again", 1)
+        await send(0, 60)
+        async with replicating(config, "waits") as waiting:
+            await until(lambda: _copied(waiting, "Made-again") == 60)
+            # Another one takes over, and finds the topic made again.
+            await waiting.links[0].lease.release()
+            await mq.admin.delete_topic("Made-again", "DefaultCluster")
+            one.create_topic("Made-again", 1)
+            async with replicating(config, "other") as replication:
+                (link,) = replication.links
+                await until(lambda: any(copier.position.epoch == 1 for copier in link.copiers.values()))
+                await send(60, 80)
+                await until(lambda: _copied(replication, "Made-again") == 20)
+                (queue,) = replication.links[0].copiers
+                (holder,) = await replication.links[0].target.holders()
+                async with sprocket.connect(other.namesrv) as target, target.table(TOPIC, Record) as table:
+                    await until(lambda: _epoch(table, first_key(queue, holder)) == 1)
+                    await until(lambda: _epoch(table, queue_key(queue)) == 1)
+            await send(80, 150)
+            await waiting.links[0].lease.renew()
+            await until(lambda: _copied(waiting, "Made-again") == 130)
+        async with sprocket.connect(other.namesrv) as target, target.table(TOPIC, Record) as table:
+            await table.delete(queue_key(queue))
+        await send(150, 160)
+        async with replicating(config) as replication:
+            await until(lambda: _copied(replication, "Made-again") == 10)
+    copies = await _read(other.namesrv, "Made-again", 160, "of-made-again")
+    assert [copy.body for copy in copies] == [b"%d" % number for number in range(160)]
+
+
+def _epoch(table: Mapping[str, Record], key: str) -> int | None:
+    checkpoint = table.get(key, Record()).queue
+    return None if checkpoint is None else checkpoint.epoch
+
+
+async def test_a_broker_that_holds_no_early_checkpoints_keeps_no_queue_back(
+    pair: tuple[Broker, Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    one.create_topic("Unheld", 4)
+    post_at, refused = Cluster.post_at, list[str]()
+
+    async def refuse(self: Cluster, queue: MessageQueue, key: str, record: Record) -> None:
+        refused.append(key)
+        raise sprocket.ClientError("the disk is full")
+
+    monkeypatch.setattr(Cluster, "post_at", refuse)
+    async with sprocket.connect(one.namesrv) as mq:
+        for number in range(10):
+            await mq.producer().send(Message("Unheld", b"%d" % number))
+        config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"], 'topics = ["Unheld"]\ngroups = []')
+        async with replicating(config) as replication:
+            await until(lambda: _copied(replication, "Unheld") == 10)
+            assert refused
+            monkeypatch.setattr(Cluster, "post_at", post_at)
+            (link,) = replication.links
+            (holder,) = await link.target.holders()
+            keys = {first_key(queue, holder) for queue in link.copiers}
+            assert len(keys) == 4
+            await until(lambda: keys <= link.target.records.keys())
+
+
+async def test_an_account_that_may_create_no_groups_copies(
+    pair: tuple[Broker, Broker], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = pair
+
+    async def denied(self: AdminClient, broker: str, config: SubscriptionGroupConfig | None = None) -> NoReturn:
+        raise AdminDenied(f"{broker}: not for this account", ResponseCode.NO_PERMISSION, None, broker)
+
+    monkeypatch.setattr(AdminClient, "create_group", denied)
+    monkeypatch.setattr(AdminClient, "consumer_groups", denied)
+    async with sprocket.connect(one.namesrv) as mq:
+        config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"], 'topics = ["Denied-*"]\ngroups = []')
+        async with replicating(config) as replication:
+            for topic in ("Denied-1", "Denied-2"):
+                one.create_topic(topic, 1)
+                await mq.producer().send(Message(topic, b"x"))
+                await until(lambda topic=topic: _copied(replication, topic) == 1)  # type: ignore[misc]
+    logged = [record.getMessage() for record in caplog.records]
+    assert sum("groups_not_created" in line for line in logged) == 2  # a line for each broker
+
+
+async def test_a_group_is_created_where_a_broker_did_not_answer_at_first(
+    pair: tuple[Broker, Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    ask, create, created, is_silent = AdminClient.consumer_groups, AdminClient.create_group, set[str](), True
+
+    async def consumer_groups(self: AdminClient, broker: str) -> SubscriptionGroupTable:
+        found = await ask(self, broker)
+        if broker == other.address and "silent" in found.subscription_group_table:
+            del found.subscription_group_table["silent"]
+            if is_silent:
+                raise AdminError("no answer in time")
+        return found  # as of a broker that nobody has asked for the group
+
+    async def create_group(self: AdminClient, broker: str, config: SubscriptionGroupConfig) -> None:
+        created.add(config.group_name)
+        await create(self, broker, config)
+
+    one.create_topic("Silent", 1)
+    config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"], 'topics = ["Silent"]\ngroups = ["silent"]')
+    async with sprocket.connect(one.namesrv) as mq, sprocket.connect(other.namesrv) as target:
+        await target.admin.create_group(other.address, SubscriptionGroupConfig("silent"))
+        for number in range(100):
+            await mq.producer().send(Message("Silent", b"%d" % number))
+        async with replicating(config) as replication, asyncio.timeout(LIMIT_S):
+            await until(lambda: _copied(replication, "Silent") == 100)
+            monkeypatch.setattr(AdminClient, "consumer_groups", consumer_groups)
+            monkeypatch.setattr(AdminClient, "create_group", create_group)
+            async for message in mq.consumer("silent", "Silent", consume_from=sprocket.ConsumeFrom.FIRST):
+                await message.ack()
+                if message.body == b"59":
+                    break
+            while not await _committed(target, "silent", "Silent"):
+                await asyncio.sleep(0.1)
+            with pytest.raises(AdminError, match="no answer in time"):
+                await replication.links[0].offsets.write()
+            assert not created
+            is_silent = False
+            await until(lambda: created == {"silent"})
 
 
 async def test_checkpoints_are_written_at_the_same_time(

@@ -76,7 +76,7 @@ class Run:
         rules = CopyRules(
             target=target, forwards=self.outcome.shape != "mesh", batch_bytes=self.random.choice((400, 3000)),
             compresses=False, skips_refused=False, admit=self._admit, pause=self._pause, is_open=lambda: True,
-            refused=self._refused,
+            refused=self._refused, known=lambda queue: self.saved.get(link), keep=self._refused,
         )  # fmt: skip
         checkpoint = self.saved.setdefault(
             link, Checkpoint(BROKER, queue_id, 0, 0, echo_end=self._echo_end(source, target))
@@ -96,7 +96,7 @@ class Run:
         await turns(self.random, 5)
 
     async def _refused(self, *ignored: object) -> None:
-        raise AssertionError("nothing is refused here")
+        raise AssertionError("nothing is refused here, and no source loses anything")
 
     def all_links(self) -> list[tuple[str, str, int]]:
         return [(source, target, number) for source, target in self.links for number in range(QUEUES)]
