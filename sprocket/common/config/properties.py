@@ -63,7 +63,8 @@ def edited(content: bytes, values: Mapping[str, str], source: str = "properties"
         if not _line_end(lines[-1]):
             lines[-1] += line_end
         if lines[-1].rstrip(_LINE_ENDS).endswith("\\"):
-            lines.append(line_end)  # ends a continuation
+            # Ends a continuation.  LF after CR would be one line end.
+            lines.append(_line_end(lines[-1]))
     lines += [render({key: value})[:-1] + line_end for key, value in added.items()]
     result = "".join(lines).encode("iso-8859-1")
     if {entry.key: entry.value for entry in parse(result, source)} != before | values:

@@ -109,6 +109,7 @@ _PIECES = ["a", "b", "=", ":", " ", "\\", "\n", "\r", "\r\n", "#", "!", "1", "\\
     st.lists(st.sampled_from(_PIECES), max_size=25).map("".join),
     st.dictionaries(st.sampled_from(["a", "b", "c d"]), st.text(max_size=6), min_size=1),
 )
+@example(text="\na\\\r", values={"new": "1"})
 def test_an_edited_file_reads_back_as_it_did_but_for_what_was_edited(text: str, values: dict[str, str]) -> None:
     content = text.encode("iso-8859-1")
     expected = {entry.key: entry.value for entry in parse(content)} | values
