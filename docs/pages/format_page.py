@@ -38,7 +38,7 @@ from store.inspection.small_files import KNOWN_NAMES
 from store.record.record import Record, blank, decode
 from store.repair.filler import FILLER_TOPIC, filler
 from store.repair.rebuild import IndexRebuild
-from store.scan.record_batch import batch_of
+from store.scan.record_batch import batch_of, row_of
 from store.timer.timer_progress import EXTENSION_AT
 
 _BORN: Final = 1_767_225_600_000
@@ -322,7 +322,7 @@ def example_index(record: bytes) -> bytes:
     assert isinstance(decoded, Record)
     with tempfile.TemporaryDirectory() as folder:
         index = IndexRebuild(Path(folder), _SLOTS, _CAPACITY)
-        index.add(batch_of([decoded], memoryview(record), decoded.physical_offset))
+        index.add(batch_of([row_of(decoded, 0)], memoryview(record), decoded.physical_offset))
         index.finish()
         [path] = Path(folder).iterdir()
         content = path.read_bytes()

@@ -17,7 +17,7 @@ import numpy as np
 
 from store.index.index_file import IndexDamaged, IndexFile
 from store.index.index_files import IndexFiles
-from store.index.key_scan import IndexEntries, entries_of
+from store.index.key_scan import IndexEntries, pieces_of
 from store.layout import file_name
 from store.log.commit_log import CommitLog
 from store.record.record import Record, decode
@@ -25,7 +25,8 @@ from store.scan.record_scan import RecordScan, Stop
 
 _log = logging.getLogger(__name__)
 _STEP_BYTES: Final = 16 * 1024 * 1024
-_BATCH_RECORDS: Final = 32 * 1024
+# Keys after which a step ends, too: a stop waits for it.
+_STEP_KEYS: Final = 256 * 1024
 
 
 class IndexBuilder:
@@ -98,12 +99,14 @@ class IndexBuilder:
         if segment is None:
             return False
         limit = min(confirm, segment_end, base + _STEP_BYTES) - base
-        scan = RecordScan(
-            segment, base, segment_end - base,
-            check_crc=False, limit=limit, batch_records=_BATCH_RECORDS,
-        )  # fmt: skip
+        scan, keys = RecordScan(segment, base, segment_end - base, check_crc=False, limit=limit), 0
         for batch in scan:
-            self._put(entries_of(batch), batch.base + int(batch.positions[-1]), batch.end_offset)
+            for entries, last in pieces_of(batch):
+                last_offset = batch.base + int(batch.positions[last])
+                self._put(entries, last_offset, last_offset + int(batch.sizes[last]))
+                keys += len(entries)
+                if keys >= _STEP_KEYS:
+                    return True
         if scan.end.stop is Stop.BLANK:
             self.reached_offset = segment_end
         elif self.reached_offset == base and segment_end <= confirm:

@@ -5,7 +5,7 @@ one name the last one counts, as in `sprocket.remoting.message.properties.find_l
 indexed.  Source: RocketMQ 5.3.3, `IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,8 +30,8 @@ _engine: Final = native("store.scan.scan_native")
 # Keys of one call of the engine, at most.
 _CALL_KEYS: Final = 64 * 1024
 
-# The record of each of some keys, and the hash.
-_Hashes = tuple[Integers, npt.NDArray[np.int32]]
+# The record of each of some keys, the hash, and the number of records that are done.
+_Hashes = tuple[Integers, npt.NDArray[np.int32], int]
 
 
 @dataclass(slots=True)
@@ -69,36 +69,58 @@ def keys_of(properties: bytes) -> list[str]:
 
 def entries_of(batch: RecordBatch) -> IndexEntries:
     """Return the index entries of a batch of records."""
+    pieces = [(piece.key_hashes, piece.physical_offsets, piece.store_timestamps) for piece, _ in pieces_of(batch)]
+    return IndexEntries(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+
+def pieces_of(batch: RecordBatch) -> Iterator[tuple[IndexEntries, int]]:
+    """Yield the index entries of a batch in pieces, each with the number of the last record that is done with it.
+
+    Their sum is `entries_of`; there is at least one.  A record's entries are in one piece.  A piece has less than
+    twice `_CALL_KEYS` entries: a record may have 16,000, so those of a batch may take GB.
+    """
     chosen = np.flatnonzero(batch.sys_flags & _ROLLBACK != _ROLLBACK)
-    pieces = _compiled_hashes(batch, chosen) if _engine is not None else [_hashes(batch, chosen.tolist())]
-    records, hashes = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return IndexEntries(hashes, (batch.positions + batch.base)[records], store_timestamps(batch)[records])
+    offsets, timestamps = batch.positions + batch.base, store_timestamps(batch)
+    found: list[tuple[Integers, npt.NDArray[np.int32]]] = []
+    for owners, hashes, done in (_hashes if _engine is None else _compiled_hashes)(batch, chosen):
+        found.append((owners, hashes))
+        is_last = done == chosen.size
+        if is_last or sum(piece.size for piece, _ in found) >= _CALL_KEYS:
+            records, key_hashes = (np.concatenate(column) for column in zip(*found, strict=True))
+            found = []
+            last = len(batch) - 1 if is_last else int(chosen[done - 1])
+            yield IndexEntries(key_hashes, offsets[records], timestamps[records]), last
 
 
-def _hashes(batch: RecordBatch, records: Sequence[int]) -> _Hashes:
+def _hashes(batch: RecordBatch, chosen: Integers) -> Iterator[_Hashes]:
     owners: list[int] = []
     hashes: list[int] = []
-    for record in records:
+    for done, record in enumerate(chosen.tolist()):
+        if len(owners) >= _CALL_KEYS:
+            yield np.array(owners, np.int64), np.array(hashes, np.int32), done
+            owners, hashes = [], []
         topic = batch.topics[batch.topic_index[record]]
         for key in keys_of(batch.properties(record)):
             owners.append(record)
             hashes.append(index_hash(topic, key))
-    return np.array(owners, np.int64), np.array(hashes, np.int32)
+    yield np.array(owners, np.int64), np.array(hashes, np.int32), chosen.size
 
 
-def _compiled_hashes(batch: RecordBatch, chosen: Integers) -> list[_Hashes]:
+def _compiled_hashes(batch: RecordBatch, chosen: Integers) -> Iterator[_Hashes]:
     """Do `_hashes` with the engine, except for records with keys that are not ASCII."""
     assert _engine is not None
     prefixes = np.array([java_hash_code(topic + KEY_SEPARATOR) for topic in batch.topics], np.int32)
     begins, ends = batch.properties_at[chosen], (batch.positions + batch.sizes)[chosen]
     columns = begins, ends, prefixes[batch.topic_index[chosen]]
     owners, hashes = np.empty(_CALL_KEYS, np.int64), np.empty(_CALL_KEYS, np.int32)
-    pieces, done = [_hashes(batch, ())], 0
-    while done < chosen.size:
+    done = 0
+    while True:
         keys, done = _engine.index_hashes(batch.data, columns, done, chosen.size, owners, hashes, _CALL_KEYS)
-        if keys:
-            pieces.append((chosen[owners[:keys]], hashes[:keys].copy()))
-        elif done < chosen.size:
-            pieces.append(_hashes(batch, [int(chosen[done])]))
+        if keys or done == chosen.size:
+            yield chosen[owners[:keys]], hashes[:keys].copy(), done
+        else:
             done += 1
-    return pieces
+            for records, key_hashes, _ in _hashes(batch, chosen[done - 1 : done]):
+                yield records, key_hashes, done
+        if done == chosen.size:
+            return

@@ -212,23 +212,20 @@ def names_place(
     return has_topic and (properties_at == len(record) or record[-1] != 0)
 
 
-def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = False) -> Record | str:
-    """Decode one whole record, or return a few words on why it is not a record.
+# The fields of `FIXED_IPV4_RAW`, where the body begins, the topic, and where the properties begin.
+Checked: TypeAlias = tuple[tuple[Any, ...], int, str, int]
 
-    `record` has exactly `total_size` bytes.  Never raises on any content.  `check_crc` checks all of a record with a
-    seal (`store.record.checksum`), and the body of a record without.  With `require_seal` a record must have a seal.
-    """
+
+def checked_parts(record: memoryview, *, check_crc: bool, require_seal: bool) -> Checked | str:
+    """Return the fields and parts of one whole record, or a few words on why it is not a record; see `decode`."""
     parts = parts_of(record)
     if isinstance(parts, str):
         return parts
     fields, body_at, topic_at, properties_at = parts
-    (
-        size, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp, born_host,
-        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_bytes,
-    ) = fields  # fmt: skip
-    body = record[body_at : body_at + body_bytes]
+    size = len(record)
     if check_crc:
-        damage = crc_damage(record, size - properties_at, body, body_crc, require_seal)
+        body = record[body_at : body_at + fields[14]]
+        damage = crc_damage(record, size - properties_at, body, fields[2], require_seal)
         if damage:
             return damage
     topic = topic_name(bytes(record[topic_at : properties_at - 2]))
@@ -236,10 +233,27 @@ def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = F
     # found here, because a topic's name and the end of properties have none.
     if topic is None or (size > properties_at and not record[-1]):
         return "topic is not a name, or properties end with a zero"
+    return fields, body_at, topic, properties_at
+
+
+def decode(record: memoryview, *, check_crc: bool = True, require_seal: bool = False) -> Record | str:
+    """Decode one whole record, or return a few words on why it is not a record.
+
+    `record` has exactly `total_size` bytes.  Never raises on any content.  `check_crc` checks all of a record with a
+    seal (`store.record.checksum`), and the body of a record without.  With `require_seal` a record must have a seal.
+    """
+    parts = checked_parts(record, check_crc=check_crc, require_seal=require_seal)
+    if isinstance(parts, str):
+        return parts
+    fields, body_at, topic, properties_at = parts
+    (
+        size, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp, born_host,
+        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_bytes,
+    ) = fields  # fmt: skip
     return Record(
         size, topic, queue_id, queue_offset, physical_offset, sys_flag, flag, born_timestamp, born_host,
-        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_crc, body,
-        record[properties_at:],
+        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_crc,
+        record[body_at : body_at + body_bytes], record[properties_at:],
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from sprocket.remoting.message.topic_names import is_light
 from store.disk.disk import RealDisk
 from store.index.index_file import IndexFile, IndexHeader
 from store.index.index_files import NAME_DIGITS
-from store.index.key_scan import entries_of
+from store.index.key_scan import pieces_of
 from store.inspection.queue_runs import QueueRuns, Run
 from store.layout import CONSUME_QUEUE_UNIT_BYTES, file_name, index_file_bytes
 from store.queue.consume_queue import BLANK_SIZE, ENTRY
@@ -156,12 +156,13 @@ class IndexRebuild:
 
     def add(self, found: RecordBatch) -> None:
         """Add records, which come in the order of the log."""
-        entries = entries_of(found)
-        while len(entries):
-            file = self._file = self._file or self._new_file(int(entries.store_timestamps[0]))
-            entries = entries.between(file.put(entries), len(entries))
-            if file.is_full:
-                self.finish()
+        for entries, _ in pieces_of(found):
+            done = 0
+            while done < len(entries):
+                file = self._file = self._file or self._new_file(int(entries.store_timestamps[done]))
+                done += file.put(entries.between(done, len(entries)))
+                if file.is_full:
+                    self.finish()
 
     def _new_file(self, store_timestamp: int) -> IndexFile:
         self._last_name = max(self._last_name + 1, _name_of(store_timestamp))

@@ -18,14 +18,17 @@ from store.dispatch.record_intake import RecordIntake
 from store.dispatch.redispatch import Redispatch
 from store.flush.confirmation import NO_LIMIT, Confirmation
 from store.log.commit_log import CommitLog
-from store.log.log_scan import ChunkScan, LogScan
+from store.log.log_scan import LogScan
 from store.queue.consume_queue_table import ConsumeQueueTable
 from store.record.record import TagsCodes
+from store.scan.engine import chain
 from store.scan.record_scan import UNFINISHED
 
 _log = logging.getLogger(__name__)
 # Pieces that are shorter on average are joined and written with one call; copying longer ones costs more than calls.
 _JOINED_BYTES: Final = 16 * 1024
+# Log whose positions are held at once.
+_CHAIN_BYTES: Final = 64 * 1024 * 1024
 _WRITTEN: Final = failpoint("replica_log.written")
 _DISPATCHED: Final = failpoint("replica_log.dispatched")
 _APPENDED: Final = failpoint("replica_log.appended")
@@ -116,21 +119,18 @@ class StoreReplicaLog:
     def record_end(self, offset: int) -> int:
         """Return the end of the last record that ends at `offset` or before it; the log's begin if there is none.
 
-        Scans the segment from its begin.
+        Sizes lead from one record to the next, from the segment's begin: all that a replica has was checked.
         """
         log = self._log
         end = log.segment_end(offset) - log.segment_bytes
         if offset <= log.min_offset or end == offset:
             # At the begin of a segment a record begins, or the log ends.
             return max(log.min_offset, end)
-        for found in ChunkScan(log, end, check_crc=False):
-            if found.end_offset > offset:
-                break
-            end = found.end_offset
-        scan = LogScan(log, end, check_crc=False)
-        while scan.step() is not None and scan.end_offset <= offset:
-            end = scan.end_offset
-        return end
+        records = log.slice_at(end, min(offset, log.wrote_offset) - end) or memoryview(b"")
+        at = 0
+        while (found := chain(records[at:], _CHAIN_BYTES)).stop:
+            at += found.stop
+        return end + at
 
     def cut(self, offset: int, reason: str) -> None:
         """Truncate the log at `offset`, the end of a record; the bytes after it are copied aside.

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import BLANK_MIN_BYTES, CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from store.record.checksum import DAMAGED_SEAL, NO_SEAL, SEAL_BYTES, crc32, sealed_crc
-from store.record.record import TAGS_NAME, Record, TagsCodes, decode
+from store.record.record import TAGS_NAME, TagsCodes, checked_parts
 from store.scan.columns import Chain, Integers
 from store.scan.heads import Buffer
-from store.scan.record_batch import RecordBatch, batch_of
+from store.scan.record_batch import RecordBatch, Row, batch_of
 
 # Records of one batch: the event loop scans some batches, and makes them in a few milliseconds.
 MAX_BATCH_RECORDS: Final = 512
@@ -32,21 +32,25 @@ def batches(
     has at most `batch_records` and is not empty.
     """
     at, last = 0, min(walk_bytes - 1, len(data) - MIN_RECORD_BYTES - BLANK_MIN_BYTES)
-    records: list[Record] = []
+    rows: list[Row] = []
+    # No object for each record: that takes a third of the time.
     while at <= last:
         size, _ = _SIZE_AND_MAGIC.unpack_from(data, at)
         if not MIN_RECORD_BYTES <= size <= len(data) - BLANK_MIN_BYTES - at:
             break
-        record = decode(data[at : at + size], check_crc=check_crc, require_seal=require_seal)
-        if isinstance(record, str) or record.physical_offset != base + at:
+        parts = checked_parts(data[at : at + size], check_crc=check_crc, require_seal=require_seal)
+        if isinstance(parts, str):
             break
+        fields, _, topic, properties_at = parts
+        if fields[6] != base + at:
+            break
+        rows.append((at, size, fields[3], fields[5], fields[7], at + properties_at, topic))
         at += size
-        records.append(record)
-        if len(records) == batch_records:
-            yield batch_of(records, data, base)
-            records = []
-    if records:
-        yield batch_of(records, data, base)
+        if len(rows) == batch_records:
+            yield batch_of(rows, data, base)
+            rows = []
+    if rows:
+        yield batch_of(rows, data, base)
 
 
 def tags_codes_of(batch: RecordBatch, tags_codes: TagsCodes) -> Integers:

@@ -85,16 +85,23 @@ class RecordBatch:
         return found
 
 
-def batch_of(records: Sequence[Record], data: memoryview, base: int) -> RecordBatch:
-    """Return a batch of decoded records, which follow one another in `data`; `base` is its physical offset."""
-    positions = np.array([record.physical_offset - base for record in records], np.int64)
-    sizes = np.array([record.size_bytes for record in records], np.int64)
-    numbers = {topic: number for number, topic in enumerate(dict.fromkeys(record.topic for record in records))}
+# Position, size, queue id, queue offset, flags, position of the properties, topic.
+Row = tuple[int, int, int, int, int, int, str]
+
+
+def row_of(record: Record, position: int) -> Row:
+    """Return the row of a decoded record at `position`."""
+    size = record.size_bytes
+    properties_at = position + size - len(record.properties)
+    return position, size, record.queue_id, record.queue_offset, record.sys_flag, properties_at, record.topic
+
+
+def batch_of(rows: Sequence[Row], data: memoryview, base: int) -> RecordBatch:
+    """Return a batch of records, which follow one another in `data`; `base` is its physical offset."""
+    positions, sizes, queue_ids, queue_offsets, sys_flags, properties_at, topics = zip(*rows, strict=True)
+    numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
     return RecordBatch(
-        data, base, positions, sizes,
-        np.array([record.queue_id for record in records], np.int32),
-        np.array([record.queue_offset for record in records], np.int64),
-        np.array([record.sys_flag for record in records], np.int32),
-        positions + sizes - np.array([len(record.properties) for record in records], np.int64),
-        list(numbers), np.array([numbers[record.topic] for record in records], np.int64),
+        data, base, np.array(positions, np.int64), np.array(sizes, np.int64), np.array(queue_ids, np.int32),
+        np.array(queue_offsets, np.int64), np.array(sys_flags, np.int32), np.array(properties_at, np.int64),
+        list(numbers), np.array([numbers[topic] for topic in topics], np.int64),
     )  # fmt: skip

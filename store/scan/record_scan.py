@@ -23,7 +23,7 @@ from sprocket.remoting.message.record import (
 )
 from store.record.record import Record, decode
 from store.scan.engine import MAX_BATCH_RECORDS, batches
-from store.scan.record_batch import RecordBatch, batch_of
+from store.scan.record_batch import RecordBatch, batch_of, row_of
 
 
 class Stop(Enum):
@@ -133,7 +133,7 @@ class RecordScan:
             if isinstance(found, ScanEnd):
                 self.end = found
                 return
-            batch = batch_of([found], data[at:], base + at)
+            batch = batch_of([row_of(found, 0)], data[at:], base + at)
             at += found.size_bytes
             yield batch
         self.end = ScanEnd(Stop.LIMIT, at, "the scan's limit")

@@ -413,8 +413,8 @@ MUTANTS: Final = (
     Mutant(
         "CRC not checked record by record",
         "store/record/record.py",
-        "    if check_crc:\n        damage = crc_damage(",
-        "    if False:\n        damage = crc_damage(",
+        "    if check_crc:\n        body = ",
+        "    if False:\n        body = ",
         "a damaged body is taken for whole",
         ("tests/store/record/test_record.py", "tests/store/recovery/test_recovery.py"),
     ),

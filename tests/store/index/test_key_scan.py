@@ -7,7 +7,7 @@ import pytest
 
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.record import SysFlag
-from store.index.key_scan import IndexEntries, entries_of, index_hash, keys_of
+from store.index.key_scan import IndexEntries, entries_of, index_hash, keys_of, pieces_of
 from store.log.log_scan import ChunkScan
 from store.message_store import PendingMessage
 from store.record.record import Record, decode
@@ -144,4 +144,24 @@ def test_properties_that_look_alike_but_for_some(tmp_path: Path, keys: str) -> N
             one_by_one.append(entries_of_record(record))
     assert joined(in_arrays) == joined(one_by_one)
     assert len(joined(in_arrays)) > 250
+    stores.close(store)
+
+
+def test_pieces_hold_whole_records_and_few_keys_however_many_a_record_has(tmp_path: Path) -> None:
+    stores = Stores(tmp_path)
+    stores.fields["mapped_file_size_commit_log"] = 2 << 20
+    store = stores.open()
+    many = [f"KEYS\x01{' '.join('ö' if number == 3 else 'k' for _ in range(10_000))}\x02" for number in range(30)]
+    rolled_back = message(properties=b"KEYS\x01k\x02", sys_flag=ROLLBACK)
+    store.append([message(properties=text.encode()) for text in many] + [rolled_back, message(), rolled_back])
+    (found, *rest) = ChunkScan(commit_log_of(store), 0, check_crc=False)
+    pieces = list(pieces_of(found))
+    assert [len(piece) % 10_000 for piece, _ in pieces] == [0] * len(pieces)
+    assert max(len(piece) for piece, _ in pieces) < 2 * 64 * 1024
+    assert [last for _, last in pieces] == sorted({last for _, last in pieces})
+    assert pieces[-1][1] == len(found) - 1
+    for piece, last in pieces[:-1]:
+        assert piece.physical_offsets[-1] == found.base + found.positions[last]
+    assert len(entries_of(found)) + sum(len(entries_of(batch)) for batch in rest) == 300_000
+    assert joined([piece for piece, _ in pieces]) == joined([entries_of(found)])
     stores.close(store)
