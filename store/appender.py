@@ -4,6 +4,7 @@ Source: RocketMQ 5.3.3, `CommitLog.asyncPutMessage`, `DefaultAppendMessageCallba
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
@@ -162,6 +163,19 @@ class Appender:
         """Return the queue, if it exists and takes `EncodedRecords`."""
         queue = self._table.by_key.get((topic, queue_id))
         return queue if queue is not None and queue.is_plain else None
+
+    def new_queues(self, messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
+        """Return the keys of the queues without a file that `messages`, all of one topic and queue, would enter."""
+        own = messages[0].topic, messages[0].queue_id
+        new = [] if self._has_file(own) else [own]
+        if self._light.is_enabled:
+            light = chain.from_iterable(map(self._light.queues_of, messages))
+            new += [key for key in light if not self._has_file(key)]
+        return new
+
+    def _has_file(self, key: tuple[str, int]) -> bool:
+        queue = self._table.by_key.get(key)
+        return queue is not None and (queue.min_offset < queue.next_offset or queue.first_unit < queue.capacity_unit)
 
     def append_encoded(self, records: EncodedRecords, store_timestamp: int) -> Batch:
         """Append all of `records` or none, as `append`; they were chosen within `encoded_limits`."""

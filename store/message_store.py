@@ -262,6 +262,10 @@ class MessageStore:
         """Return the queue, if it exists and takes `EncodedRecords`."""
         return self._appender.plain_queue(topic, queue_id)
 
+    def new_queues(self, messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
+        """Return the keys of the queues that get a file if `messages`, all of one topic and queue, are appended."""
+        return self._appender.new_queues(messages)
+
     def _append(self, append: "Callable[[_Messages, int], Batch]", messages: "_Messages") -> Batch:
         confirmation, pressure, count = self.confirmation, self._pressure, len(messages)
         if confirmation.failure is not None:

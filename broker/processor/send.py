@@ -30,7 +30,15 @@ from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from sprocket.remoting.message.properties import EXPECTED_OFFSET, IDEMPOTENCE_ID, SHARDING_KEY, find_last, parse
+from sprocket.remoting.message.properties import (
+    EXPECTED_OFFSET,
+    IDEMPOTENCE_ID,
+    INNER_MULTI_DISPATCH,
+    LITE_TOPIC,
+    SHARDING_KEY,
+    find_last,
+    parse,
+)
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import Action, Resource, Route, Traffic
@@ -43,8 +51,9 @@ _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 _SLOW_FLAGS: Final = _INNER_BATCH | RETRY_MARK
 _SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _SLOW_FLAGS
 _MAX_CACHED_TAGS: Final = 4096
-# The first message of a queue creates its file, which takes about a millisecond.
-_MAX_NEW_QUEUES: Final = 8
+# The first message of a queue creates its file, which takes up to a millisecond.  Sends that begin so many are enough
+# for one turn.
+_ENOUGH_NEW_QUEUES: Final = 8
 
 
 class SendStore(Protocol):
@@ -53,6 +62,8 @@ class SendStore(Protocol):
     def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
 
     def next_offset(self, topic: str, queue_id: int, /) -> int: ...
+
+    def new_queues(self, messages: Sequence[PendingMessage], /) -> list[tuple[str, int]]: ...
 
 
 class SendProcessor:
@@ -106,20 +117,7 @@ class SendProcessor:
         if not self._waits.may_acknowledge:
             self._refuse(run, NoLease())
             return
-        del run[self._share(run) :]
         self._store_and_answer(run)
-
-    def _share(self, run: list[Request[Any]]) -> int:
-        """Return how many of `run` begin at most `_MAX_NEW_QUEUES` queues; the rest waits for another turn."""
-        next_offset, is_static, new = self._store.next_offset, self.planner.is_static, set[tuple[str, int]]()
-        for count, request in enumerate(run):
-            queue = request.header.topic, request.header.queue_id
-            # The queue of a static topic is a logical one.
-            if not (next_offset(*queue) or queue in new or is_static(queue[0])):
-                if len(new) == _MAX_NEW_QUEUES:
-                    return count
-                new.add(queue)
-        return len(run)
 
     def _store_and_answer(self, run: list[Request[Any]]) -> None:
         channel: Channel = run[0].channel
@@ -129,11 +127,22 @@ class SendProcessor:
         tags, suffix, admit = self._tags, self.planner.form().suffix, self.planner.admit
         # One search for all sends: five searches per send would take longer than decoding its header.
         texts = "".join([request.header.properties or "" for request in run])
-        may_differ = len(run) == 1 or holds_mark(texts)
+        is_shared = len(run) > 1
+        may_differ = not is_shared or holds_mark(texts)
         may_be_fifo = SHARDING_KEY in texts
+        has_light = self._config.store.enable_multi_dispatch
+        may_enter_light = has_light and (INNER_MULTI_DISPATCH in texts or LITE_TOPIC in texts)
         callers = self.planner.callers(run[0].channel)
+        # Queues of messages so far, and those that begin.
+        queues: set[tuple[str, int]] = set()
+        new: set[tuple[str, int]] = set()
+        new_queues = self._store.new_queues
         # Written for speed: plain sends are handled here without a call, the others by `MessageIntake`.
+        taken = 0
         for request in run:
+            if len(new) >= _ENOUGH_NEW_QUEUES:
+                break
+            taken += 1
             header = request.header
             try:
                 plan = admit(header, peer)
@@ -143,7 +152,7 @@ class SendProcessor:
                 if header.batch:
                     # Sends that arrived before it must be in the log before it.
                     messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
-                    self._send_batch(request, plan, born_host, callers)
+                    self._send_batch(request, plan, born_host, callers, new)
                     continue
                 if plan.buckets or callers:
                     self.planner.spend(plan, callers, request)
@@ -173,13 +182,19 @@ class SendProcessor:
                         queue_id = message.queue_id  # its priority may have chosen it
                     if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, plan):
                         messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
+                        new.update(new_queues([message]))
                         self._send_once(request, topic, [message])
                         continue
+                # The header may name another queue: a logical one, or none if the broker chooses.
+                if is_shared and ((queue := (message.topic, message.queue_id)) not in queues or may_enter_light):
+                    queues.add(queue)
+                    new.update(new_queues([message]))
                 messages.append(message)
                 shown_id = queue_id if plan.logical_id is None else plan.logical_id
                 sent.append((request, shown_id, key, handle))
             except Exception as error:  # any error: the other sends of the read are still served
                 self._refuse([request], error)
+        del run[taken:]
         self._append(channel, messages, sent, may_be_fifo)
 
     def _tags_code(self, properties: bytes) -> int:
@@ -227,13 +242,16 @@ class SendProcessor:
         except Exception as error:
             self._refuse([one[0] for one in sent], error)
             return
-        self._flow.stored(messages, appended, may_be_fifo=may_be_fifo)
-        if self.planner.has_static:
-            appended = self._shown(sent, appended)
-        if self._waits.is_needed:
-            self._answer_stored(channel, messages, sent, appended)
-        else:
-            channel.answer_run([one[0] for one in sent], self._replies.frames(sent, appended))
+        try:
+            self._flow.stored(messages, appended, may_be_fifo=may_be_fifo)
+            if self.planner.has_static:
+                appended = self._shown(sent, appended)
+            if self._waits.is_needed:
+                self._answer_stored(channel, messages, sent, appended)
+            else:
+                channel.answer_run([one[0] for one in sent], self._replies.frames(sent, appended))
+        except Exception as error:  # a bug, for which no other send of the read is refused
+            self._refuse([one[0] for one in sent if not one[0].is_answered], error)
 
     def _shown(self, sent: list[Sent], appended: list[Appended]) -> list[Appended]:
         """Return `appended` with the offsets that the responses name."""
@@ -276,12 +294,15 @@ class SendProcessor:
         _, physical_offset, size = appended[-1]
         self._waits.wait(physical_offset + size, answer, prepare)
 
-    def _send_batch(self, request: Request[Any], plan: SendPlan, born_host: bytes, callers: Buckets) -> None:
-        """Store the messages of one batch request, all or none."""
+    def _send_batch(
+        self, request: Request[Any], plan: SendPlan, born_host: bytes, callers: Buckets, new: set[tuple[str, int]]
+    ) -> None:
+        """Store the messages of one batch request, all or none; add the queues that they begin to `new`."""
         messages, key, have_ids = self._intake.batch(request, plan, born_host)
         if plan.buckets or callers:
             count = sum(message_count(message.properties) for message in messages)
             self.planner.spend(plan, callers, request, count)
+        new.update(self._store.new_queues(messages))
         expects_offset = EXPECTED_OFFSET in (request.header.properties or "")
         if have_ids and self._idempotent.takes_any(messages, plan):
             if expects_offset:

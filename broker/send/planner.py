@@ -204,10 +204,6 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         """Whether any topic is static: then `shown_offset` is needed."""
         return bool(self._static)
 
-    def is_static(self, topic: str) -> bool:
-        """Return whether a topic is static."""
-        return topic in self._static
-
     def shown_offset(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the offset that the response to a send to a queue of `topic` names.
 

@@ -411,7 +411,7 @@ class RemotingChannel(Outgoing):
         measured, run = self._measured, [request]
         if index + 1 < len(frames):
             table.decode_run(entry, frames[index], frames[index + 1 : index + self._max_run], run)
-        began = self._turn.now()
+        decoded_count, began = len(run), self._turn.now()
         try:
             entry.batch(run)
         except Exception as error:
@@ -421,7 +421,9 @@ class RemotingChannel(Outgoing):
                     self.reply(request, refusal)
         if table.latency is not None and self._measured - measured < len(run):
             self._note_unanswered(run)
-        if len(run) > _MIN_RUN:
+        if len(run) < decoded_count:
+            self._max_run = _MIN_RUN  # the rest is decoded again
+        elif decoded_count >= _MIN_RUN:
             self._fit_runs(len(run), self._turn.now() - began)
         return index + len(run)
 

@@ -269,16 +269,23 @@ def _checked(handle: Handler, checks: Sequence[Check]) -> Handler:
 
 def _checked_batch(batch: BatchHandler, checks: Sequence[Check]) -> BatchHandler:
     def checked(run: list[Request[Any]]) -> None:
-        passed = []
+        """Refuse requests, and serve those after them up to the next one to refuse."""
+        refused = 0
+        passed: list[Request[Any]] = []
         for request in run:
             refusal = next(filter(None, (check(request) for check in checks)), None)
             if refusal is None:
                 passed.append(request)
+            elif passed:
+                break
             else:
                 request.channel.reply(request, refusal)
-        while passed:  # all of them: a refused one between two of them has its response
-            batch(taken := passed.copy())
-            passed = passed[len(taken) :]
+                refused += 1
+        if passed:
+            try:
+                batch(passed)
+            finally:
+                del run[refused + len(passed) :]
 
     return checked
 

@@ -122,6 +122,11 @@ class MultiDispatch:
                 return [_marked(message) for message in messages]
         return messages
 
+    def queues_of(self, message: PendingMessage) -> list[tuple[str, int]]:
+        """Return the keys of the light queues that a message enters."""
+        is_dispatched = self.is_enabled and NAMES in message.properties
+        return [(name, LIGHT_QUEUE_ID) for name in named_queues(_names_of(message))] if is_dispatched else []
+
     def admit(self, topic: str) -> None:
         """Raise `RequestError` if `topic` is a light queue and the maximum number of light queues is reached.
 
@@ -174,9 +179,16 @@ class MultiDispatch:
 
 
 def _marked(message: PendingMessage) -> PendingMessage:
-    if find_last(message.properties, NAMES) and dispatches(message.topic) and not message.sys_flag & _PREPARED:
+    if _names_of(message):
         return msgspec.structs.replace(message, sys_flag=message.sys_flag | DISPATCHES)
     return message
+
+
+def _names_of(message: PendingMessage) -> bytes:
+    """Return the names of the light queues that a message enters."""
+    if dispatches(message.topic) and not message.sys_flag & _PREPARED:
+        return find_last(message.properties, NAMES) or b""
+    return b""
 
 
 def dispatched_records(batch: RecordBatch) -> list[int]:

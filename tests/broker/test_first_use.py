@@ -18,9 +18,12 @@ from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codec.pretty_json import pretty
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import DeleteTopicRequestHeader
+from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
+from sprocket.remoting.message.properties import IDEMPOTENCE_ID, INNER_MULTI_DISPATCH, PRIORITY, encode
 from store.config.store_config import FlushDiskType
-from tests.broker.insides import core_of, work_now
+from tests.broker.insides import core_of, end_each_turn_early, work_now
 from tests.broker.rig import TOPIC, create, running_broker
+from tests.broker.test_send import client_batch
 from tests.send_headers import send_frame, send_header
 from tests.waiting import until
 
@@ -59,26 +62,53 @@ def in_file(root: Path) -> dict[str, TopicConfig]:
     return loads(content, TopicConfigTable).topic_config_table
 
 
-async def test_sends_that_begin_many_queues_share_the_loop(tmp_path: Path) -> None:
-    """Each append creates the files of few queues.  One read, or one turn, may bring hundreds of them."""
-    async with running_broker(tmp_path) as (broker, client):
-        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create())
-        log, begun, topics = broker.store, [0], [f"New{number}" for number in range(60)]
-        turns: list[int] = []
+def _light(first: int) -> str:
+    return encode({INNER_MULTI_DISPATCH: ",".join(f"%LMQ%{number}" for number in range(first, first + 5))})
 
-        def appended() -> None:
-            turns.append(sum(log.next_offset(topic, 0) > 0 for topic in topics))
 
-        log.master_log().on_append.append(appended)
-        frames = [send_frame(at, send_header(topic), b"x") for at, topic in enumerate(topics, 1)]
+# The sends of one read, and how many queues one of them begins.
+_MANY_QUEUES = {
+    "topics": ([send_header(f"New{number}") for number in range(60)], 1),
+    "any queue": ([send_header("Wide", queue_id=-1)] * 120, 1),
+    "priorities": ([send_header("Wide", properties=encode({PRIORITY: str(number)})) for number in range(60)], 1),
+    "light queues": ([send_header("Wide", properties=_light(number * 5)) for number in range(12)], 5),
+    "batches": ([send_header("Wide", queue_id=number, batch=True) for number in range(60)], 1),
+    "ids": ([send_header("Wide", queue_id=at, properties=encode({IDEMPOTENCE_ID: str(at)})) for at in range(60)], 1),
+}
+
+
+@pytest.mark.parametrize(("headers", "most"), _MANY_QUEUES.values(), ids=_MANY_QUEUES)
+async def test_sends_that_begin_many_queues_share_the_loop(
+    tmp_path: Path, headers: list[SendMessageRequestHeaderV2], most: int
+) -> None:
+    """One turn creates the files of few queues.  One read may bring hundreds of them."""
+    async with running_broker(tmp_path, store={"enable_lmq": True, "enable_multi_dispatch": True}) as (broker, client):
+        wide = create("Wide", read_queue_nums=60, write_queue_nums=60)
+        await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, wide)
+        await client.send(b"first", "Wide", **{IDEMPOTENCE_ID: "the window is complete"})
+        loop, turn, ends = asyncio.get_running_loop(), 0, dict[int, int]()
+        end_each_turn_early(broker)
+
+        def next_turn() -> None:
+            nonlocal turn, ticking
+            ends[turn] = len(broker.store.queues())
+            turn += 1
+            ticking = loop.call_soon(next_turn)
+
+        ticking = loop.call_soon(next_turn)
+        body = client_batch((0, b"x", b""))
+        frames = [send_frame(at, header, body if header.batch else b"x") for at, header in enumerate(headers, 1)]
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        before = len(broker.store.queues())
         writer.write(b"".join(frames))
-        answers = [await asyncio.wait_for(_answer(reader), 60) for _ in topics]
+        answers = [await asyncio.wait_for(_answer(reader), 60) for _ in headers]
         writer.close()
-        assert sorted(one["opaque"] for one in answers) == list(range(1, 61))
+        ticking.cancel()
+        assert sorted(one["opaque"] for one in answers) == list(range(1, len(headers) + 1))
         assert {one["code"] for one in answers} == {ResponseCode.SUCCESS}
-        assert max(after - before for before, after in pairwise([*begun, *turns])) <= 8
-        assert all(log.next_offset(topic, 0) == 1 for topic in topics)
+        grown = [after - before for before, after in pairwise([*ends.values(), len(broker.store.queues())])]
+        assert max(grown) <= 8 + most - 1
+        assert len(broker.store.queues()) - before >= 40
 
 
 async def _answer(reader: asyncio.StreamReader) -> dict[str, int]:

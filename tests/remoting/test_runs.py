@@ -307,3 +307,50 @@ async def test_requests_that_a_failed_handler_has_put_off_wait() -> None:
     assert runs == [[0, 1], [2, 3], [4]]
     decoded = [RouteTable([]).decode(answer) for answer in answers]
     assert [one.code for one in decoded if isinstance(one, ReceivedResponse)] == [1, 1, 0, 0, 0]
+
+
+async def test_what_a_handler_leaves_is_not_decoded_in_large_runs_again() -> None:
+    sizes: list[int] = []
+    served: list[int] = []
+
+    def batch(run: list[Request[Any]]) -> None:
+        sizes.append(len(run))
+        if len(served) < 400:
+            del run[8:]
+        served.extend(request.opaque for request in run)
+
+    channel = RemotingChannel(table(batch), ChannelCounters())
+    channel.connection_made(Closing())
+    channel.data_received(b"".join(send(number, JSON) for number in range(1000)))
+    assert served == list(range(1000))
+    assert sum(sizes) <= 1000 + 400 * 2 + 600, "each frame is decoded about twice, not fifty times"
+    assert sizes[-1] > 16 or sizes[-2] > 16, "runs grow again"
+
+
+def test_a_refused_request_between_others_ends_a_run() -> None:
+    """So a handler that leaves the rest for another turn is not asked for the rest in this one."""
+    served: list[list[int]] = []
+    refused: list[int] = []
+
+    def batch(run: list[Request[Any]]) -> None:
+        del run[2:]
+        served.append([request.opaque for request in run])
+
+    def check(request: Request[Any]) -> Response | None:
+        return Response(code=ResponseCode.NO_PERMISSION) if request.opaque in (0, 1, 5) else None
+
+    class Peer:
+        def reply(self, request: Request[Any], response: Response) -> None:
+            refused.append(request.opaque)
+
+    route = Route(RequestCode.SEND_MESSAGE_V2, Numbered, None, Resource.NONE, Action.NONE, batch=batch, checks=(check,))
+    entry, run = Entry(route), run_of(frames_of(*(send(number, JSON) for number in range(8))))
+    assert entry.batch is not None
+    steps = []
+    for request in run:
+        request.channel = Peer()
+    while run:
+        entry.batch(taken := run.copy())
+        steps.append(len(taken))
+        run = run[steps[-1] :]
+    assert steps == [4, 1, 3] and served == [[2, 3], [4], [6, 7]] and refused == [0, 1, 5]
