@@ -79,6 +79,12 @@ class Store:
     def append(self, messages: Sequence[PendingMessage]) -> list[Appended]:
         return [(number, 4096 + number, 300) for number, _ in enumerate(messages)]
 
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        return 0
+
+    def new_queues(self, messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
+        return [(message.topic, message.queue_id) for message in messages]
+
     def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
         return None
 
