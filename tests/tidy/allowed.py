@@ -161,7 +161,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     (
         "broker/processor/send.py",
         "function length",
-    ): "the loop over the sends of a read: a call more for each costs 5 % of its time",
+    ): "one loop over the sends of a read, whose local names each of its steps needs",
     ("broker/processor/send_back.py", "refusal"): "the message is stored, but less safely than configured",
     ("broker/processor/admin/connections.py", "refusal"): "passes on a client's response",
     ("docs/pages/command.py", "disk"): "writes the pages",
