@@ -324,11 +324,7 @@ class MessageStore:
 
     def segment_before(self, store_timestamp_ms: int) -> int:
         """Return the begin of the newest segment that was begun before this time, or of the log."""
-        log = self._commit_log
-        offset = log.segment_end(log.wrote_offset) - log.segment_bytes
-        while offset > log.min_offset and not 0 <= log.segment_time(offset) < store_timestamp_ms:
-            offset -= log.segment_bytes
-        return max(offset, log.min_offset)
+        return self._commit_log.segment_before(store_timestamp_ms)
 
     def records_from(self, physical_offset: int) -> tuple[RecordBatch | None, int]:
         """Return the next records at or after `physical_offset`, confirmed or not, and where to continue.

@@ -102,6 +102,13 @@ class CommitLog:
         for file in self._files.files:
             file.read_ahead(self._reads_ahead)
 
+    def segment_before(self, store_timestamp_ms: int) -> int:
+        """Return the begin of the newest segment that was begun before this time, or of the log."""
+        offset = self.segment_end(self.wrote_offset) - self.segment_bytes
+        while offset > self.min_offset and not 0 <= self.segment_time(offset) < store_timestamp_ms:
+            offset -= self.segment_bytes
+        return max(offset, self.min_offset)
+
     def segment_end(self, offset: int) -> int:
         """Return the end of the segment that holds `offset`."""
         return offset - offset % self.segment_bytes + self.segment_bytes

@@ -59,9 +59,10 @@ class OrderedMember:
         self.client = TestClient(address)
         self.heartbeat_at = self.rebalance_at = self.lock_at = self._clock.monotonic()
 
-    @property
-    def is_told(self) -> bool:
-        """Whether it was told since it last asked that the group has changed."""
+    async def is_told(self) -> bool:
+        """Return whether it was told since it last asked that the group has changed."""
+        # The broker tells members a turn later: what it told comes before this answer.
+        await self.members()
         told = any(request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED for request in self.client.asked)
         self.client.asked.clear()
         return told

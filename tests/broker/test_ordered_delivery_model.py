@@ -94,12 +94,11 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
     async def _heartbeat(self, member: OrderedMember) -> None:
         is_new = member.client_id not in self.model.registered
         await member.heartbeat()
-        assert member.is_told == is_new
+        assert await member.is_told() == is_new
         self.model.registered[member.client_id] = self.now_s
         for other in self.members.values():
             if other is not member and other.client_id in self.model.registered:
-                await other.members()  # whose answer comes after what the broker has told it
-                assert other.is_told == is_new, "a member hears of who joins, and of nothing else"
+                assert await other.is_told() == is_new, "a member hears of who joins, and of nothing else"
                 other.rebalance_at = self.now_s if is_new else other.rebalance_at
 
     async def _lock(self, member: OrderedMember, queues: list[int]) -> list[int]:
@@ -196,8 +195,7 @@ class OrderedDeliveryModel(RuleBasedStateMachine):
     async def _told_of_the_loss(self, is_less: bool) -> None:
         for other in self.members.values():
             if other.client_id in self.model.registered:
-                await other.members()
-                assert other.is_told == is_less
+                assert await other.is_told() == is_less
                 other.rebalance_at = self.now_s if is_less else other.rebalance_at
 
     def _known_to_broker(self) -> set[str]:

@@ -366,7 +366,7 @@ async def test_answers_that_cannot_be_read_are_client_errors() -> None:
     route_garbage = route(RequestCode.GET_ROUTEINFO_BY_TOPIC, NoHeader, garbage)
     async with FakeServer([route_garbage]) as broken, FakeNameServer() as names, FakeServer(answers) as broker:
         async with Producer("g", broken.address) as sender:
-            with pytest.raises(AnswerUnreadable, match="the route of topic T is refused: body: JSON"):
+            with pytest.raises(AnswerUnreadable, match="the route of topic T is refused: body: no JSON"):
                 await sender.send(message())
         names.topics["T"] = topic_data(("a", broker.address))
         async with Producer("g", names.address, settings=SendSettings(send_msg_timeout_s=0.3)) as sender:

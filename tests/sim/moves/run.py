@@ -27,8 +27,7 @@ from sprocket.remoting.bodies.route import BrokerData, ClusterInfo, QueueData, T
 from sprocket.remoting.bodies.stats import TopicOffset, TopicStatsTable
 from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapping, TopicQueueMappingInfo
 from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.command import ReceivedResponse
-from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader
+from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from sprocket.static_topic.item_checks import find_item
 from sprocket.static_topic.logical_queues import all_queues
 from sprocket.static_topic.unfinished import is_unfinished
@@ -106,9 +105,14 @@ class SimAdmin:
         table = {MessageQueue(topic, address, each): TopicOffset(0, end, 1) for each, end in ends.items()}
         return TopicStatsTable(table)
 
-    async def ask(self, address: str, code: RequestCode, header: GetMaxOffsetRequestHeader) -> ReceivedResponse:
-        end = len((await self._at(address)).queue(header.queue_id))
-        return ReceivedResponse(code=int(ResponseCode.SUCCESS), ext_fields={"offset": str(end)})
+    async def ask_header(
+        self,
+        address: str,
+        code: RequestCode,
+        kind: type[GetMaxOffsetResponseHeader],
+        header: GetMaxOffsetRequestHeader,
+    ) -> GetMaxOffsetResponseHeader:
+        return kind(offset=len((await self._at(address)).queue(header.queue_id)))
 
 
 class Run:
