@@ -78,4 +78,6 @@ class SecondMasterFails:
 def test_mqadmin_tells_which_masters_have_changed_if_a_later_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "with_admin", lambda _, session: asyncio.run(session(SecondMasterFails())))
     done = CliRunner().invoke(quota.update_quota, ["-c", "C", "-q", "topic:T", "--requests", "1"])
-    assert "set quota topic:T to 10.0.0.1:10911 success." in done.output and isinstance(done.exception, AdminError)
+    assert "set quota topic:T to 10.0.0.1:10911 success." in done.output
+    assert "10.0.0.2:10911: gone" in done.output
+    assert done.exit_code == 1
