@@ -63,7 +63,7 @@ def newest_of(*checkpoints: Checkpoint | None) -> Checkpoint | None:
 
 
 def first_checkpoints(table: Mapping[str, Record]) -> dict[SourceQueue, Checkpoint]:
-    """Return the newest early checkpoint of each queue of which any broker holds one."""
+    """Return the newest early checkpoint of each queue that has one at any broker."""
     found = dict[SourceQueue, Checkpoint]()
     for key, record in list(table.items()):
         kind, _, rest = key.partition("/")

@@ -81,7 +81,7 @@ class _Reader:
     def ahead(self) -> int:
         return self._pace
 
-    def least_room(self, ahead: int) -> int:
+    def min_room(self, ahead: int) -> int:
         return 1
 
     def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:

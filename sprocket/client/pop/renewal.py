@@ -83,9 +83,10 @@ class Renewal:
         return True
 
     async def change(self, popped: PoppedMessage, change: Callable[[], Awaitable[None]]) -> None:
-        """Call `change`, which gives `popped` a new handle, while nothing else uses the handle.  Raises what it raises.
+        """Call `change`, which gives `popped` a new handle.  Raises what `change` raises.
 
-        `take_over`, `release` and the next renewal wait for it: a broker knows the last handle only.
+        Nothing else uses the handle meanwhile: renewals, `take_over` and `release` wait, since a broker knows only the
+        last handle.
         """
         while (held := self._held.get(popped)) is not None and held.renewing is not None:
             await asyncio.wait([held.renewing])

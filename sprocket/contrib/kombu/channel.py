@@ -234,7 +234,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         """Return how many messages may wait beyond the prefetch count: what a fast worker settles in a moment."""
         return self._pace.recent() if self.qos.prefetch_count else 0
 
-    def least_room(self, ahead: int) -> int:
+    def min_room(self, ahead: int) -> int:
         """Return for how much room a pop is worth while: a quarter of what the channel may hold."""
         most = (self.qos.prefetch_count or _UNLIMITED) + ahead
         return max(min(most // 4, MAX_POP_NUMS), 1)
@@ -344,7 +344,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         self._acked.append(delivery)
         self._pace.add()
         # Each call of the loop costs a change of threads, so it is called for many at once.
-        if len(self._acked) == self.least_room(self.ahead()):
+        if len(self._acked) == self.min_room(self.ahead()):
             shared_loop.soon(self._ack_waiting)
         elif not self._is_acking:
             self._is_acking = True

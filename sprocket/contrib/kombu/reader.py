@@ -45,7 +45,7 @@ class Receiver(Protocol):
     def ahead(self) -> int:
         """Return how many more may wait, since there will be room for them in a moment."""
 
-    def least_room(self, ahead: int) -> int:
+    def min_room(self, ahead: int) -> int:
         """Return for how many messages a pop is worth while when `ahead` may wait beyond the room."""
 
     def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
@@ -104,7 +104,7 @@ class QueueReader:
             room = self._receiver.room()
             # A pop that waits for messages would bring what was read ahead when nobody needs it any more.
             ahead = self._receiver.ahead() if self._has_more else 0
-            if room + ahead < self._receiver.least_room(ahead):
+            if room + ahead < self._receiver.min_room(ahead):
                 if not await self._has_room.wait(_AHEAD_S if room < 0 else None):
                     self._has_more = False
                     await self._return_all(self._receiver.surplus(self))

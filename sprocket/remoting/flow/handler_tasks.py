@@ -13,7 +13,7 @@ _MAX_CANCELLED: Final = 64
 
 
 class HandlerTasks:
-    """Tasks, each of which awaits the answer of a handler."""
+    """The tasks of one connection that wait for the answers of handlers."""
 
     __slots__ = ("_loop", "_tasks")
 
