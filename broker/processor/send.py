@@ -124,20 +124,13 @@ class SendProcessor:
         peer, born_host = channel.peer, host_bytes(*channel.peer)
         messages: list[PendingMessage] = []
         sent: list[Sent] = []
-        tags, suffix, admit = self._tags, self.planner.form().suffix, self.planner.admit
-        # One search for all sends: five searches per send would take longer than decoding its header.
-        texts = "".join([request.header.properties or "" for request in run])
-        is_shared = len(run) > 1
-        may_differ = not is_shared or holds_mark(texts)
-        may_be_fifo = SHARDING_KEY in texts
-        has_light = self._config.store.enable_multi_dispatch
-        may_enter_light = has_light and (INNER_MULTI_DISPATCH in texts or LITE_TOPIC in texts)
-        callers = self.planner.callers(run[0].channel)
+        suffix, admit = self.planner.form().suffix, self.planner.admit
+        callers, is_shared = self.planner.callers(run[0].channel), len(run) > 1
+        may_differ, may_be_fifo, may_enter_light = self._marks(run)
         # Queues of messages so far, and those that begin.
         queues: set[tuple[str, int]] = set()
         new: set[tuple[str, int]] = set()
-        new_queues = self._store.new_queues
-        # Written for speed: plain sends are handled here without a call, the others by `MessageIntake`.
+        # Written for speed: the messages of plain sends are made here, the others by `MessageIntake`.
         taken = 0
         for request in run:
             if len(new) >= _ENOUGH_NEW_QUEUES:
@@ -158,44 +151,57 @@ class SendProcessor:
                     self.planner.spend(plan, callers, request)
                 if plan.needs_key:
                     require_key((text or "").encode("utf-8", "replace"))
-                key, handle = None, b""
+                key, handle = b"", b""
                 sys_flag = header.sys_flag | plan.flags
                 if text and request.body and not (sys_flag & _SPECIAL_FLAGS or (may_differ and not is_plain(text))):
                     properties = (text if text[-1] == "\x02" else text + "\x02").encode() + suffix
-                    at = properties.rfind(b"UNIQ_KEY\x01")
-                    if not at or (at > 0 and properties[at - 1] == 2):
-                        # Most keys have 32 digits.  The broker's properties follow: the index is within bounds.
-                        end = at + 41 if properties[at + 41] == 2 else properties.find(b"\x02", at)
-                        key = properties[at + 9 : end]
-                        at = properties.rfind(b"TAGS\x01")
-                        tag = properties[at + 5 : properties.find(b"\x02", at)] if at >= 0 else b""
-                        code = tags.get(tag)
-                        if code is None or (at > 0 and (properties[at - 1] != 2 or not tag)):
-                            code = self._tags_code(properties)
-                        message = PendingMessage(
-                            topic, queue_id, request.body, properties, code, header.flag, sys_flag,
-                            header.born_timestamp, born_host, header.reconsume_times or 0,
-                        )  # fmt: skip
+                    key, code = self._key_and_code(properties)
+                    message = PendingMessage(
+                        topic, queue_id, request.body, properties, code, header.flag, sys_flag,
+                        header.born_timestamp, born_host, header.reconsume_times or 0,
+                    )  # fmt: skip
                 if not key:
                     message, key, handle = self._uncommon(request, plan, born_host)
-                    if message.topic == topic:
-                        queue_id = message.queue_id  # its priority may have chosen it
+                    # Its priority may have chosen it.
+                    queue_id = message.queue_id if message.topic == topic else queue_id
                     if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, plan):
                         messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
-                        new.update(new_queues([message]))
+                        new.update(self._store.new_queues([message]))
                         self._send_once(request, topic, [message])
                         continue
                 # The header may name another queue: a logical one, or none if the broker chooses.
                 if is_shared and ((queue := (message.topic, message.queue_id)) not in queues or may_enter_light):
                     queues.add(queue)
-                    new.update(new_queues([message]))
+                    new.update(self._store.new_queues([message]))
                 messages.append(message)
-                shown_id = queue_id if plan.logical_id is None else plan.logical_id
-                sent.append((request, shown_id, key, handle))
+                sent.append((request, queue_id if plan.logical_id is None else plan.logical_id, key, handle))
             except Exception as error:  # any error: the other sends of the read are still served
                 self._refuse([request], error)
         del run[taken:]
         self._append(channel, messages, sent, may_be_fifo)
+
+    def _marks(self, run: list[Request[Any]]) -> tuple[bool, bool, bool]:
+        """Return whether a send may need more than plain ones, be of an ordered group, and enter light queues."""
+        # One search for all sends: five searches per send would take longer than decoding its header.
+        texts = "".join([request.header.properties or "" for request in run])
+        has_light = self._config.store.enable_multi_dispatch
+        may_enter_light = has_light and (INNER_MULTI_DISPATCH in texts or LITE_TOPIC in texts)
+        return len(run) == 1 or holds_mark(texts), SHARDING_KEY in texts, may_enter_light
+
+    def _key_and_code(self, properties: bytes) -> tuple[bytes, int]:
+        """Return the unique key of plain properties, empty if it is not found at once, and the code of their tags."""
+        at = properties.rfind(b"UNIQ_KEY\x01")
+        if at < 0 or (at > 0 and properties[at - 1] != 2):
+            return b"", 0
+        # Most keys have 32 digits.  The broker's properties follow: the index is within bounds.
+        end = at + 41 if properties[at + 41] == 2 else properties.find(b"\x02", at)
+        key = properties[at + 9 : end]
+        at = properties.rfind(b"TAGS\x01")
+        tag = properties[at + 5 : properties.find(b"\x02", at)] if at >= 0 else b""
+        code = self._tags.get(tag)
+        if code is None or (at > 0 and (properties[at - 1] != 2 or not tag)):
+            code = self._tags_code(properties)
+        return key, code
 
     def _tags_code(self, properties: bytes) -> int:
         tag = find_last(properties, b"TAGS\x01") or b""

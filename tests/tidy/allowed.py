@@ -158,10 +158,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("broker/processor/pull.py", "refusal"): "a pull's outcomes, by code",
     ("broker/processor/static_pulls.py", "refusal"): "a pull's outcomes, by code",
     ("broker/send/replies.py", "refusal"): "a stored message's outcomes, by code",
-    (
-        "broker/processor/send.py",
-        "function length",
-    ): "one loop over the sends of a read, whose local names each of its steps needs",
     ("broker/processor/send_back.py", "refusal"): "the message is stored, but less safely than configured",
     ("broker/processor/admin/connections.py", "refusal"): "passes on a client's response",
     ("docs/pages/command.py", "disk"): "writes the pages",
