@@ -49,6 +49,18 @@ async def renewing(broker: Broker, limit_s: float = 60.0, invisible_s: float = 0
             await task
 
 
+@contextlib.asynccontextmanager
+async def renewal_under_way():  # type: ignore[no-untyped-def]
+    """A message whose renewal waits for the broker until `blocked` is set."""
+    broker = Broker()
+    broker.blocked = asyncio.Event()
+    async with renewing(broker) as (renewal, now):
+        held = popped(1, now())
+        renewal.hold([held])
+        await until(lambda: broker.renewed == [1])
+        yield broker, renewal, held
+
+
 async def test_message_is_renewed_again_and_again_until_it_is_released() -> None:
     broker = Broker()
     async with renewing(broker) as (renewal, now):
@@ -152,17 +164,13 @@ async def test_a_change_of_the_application_has_the_handle_for_itself() -> None:
 
 
 async def test_a_change_of_the_application_waits_for_the_renewal_under_way() -> None:
-    broker = Broker()
-    broker.blocked = asyncio.Event()
-    async with renewing(broker) as (renewal, now):
-        held = popped(1, now())
-        renewal.hold([held])
-        await until(lambda: broker.renewed == [1])
+    async with renewal_under_way() as (broker, renewal, held):
         extended: list[bool] = []
 
         async def extend() -> None:
-            extended.append(held.invisible_until > now())
-            held.invisible_until = now() + 60.0
+            now = asyncio.get_running_loop().time()
+            extended.append(held.invisible_until > now)
+            held.invisible_until = now + 60.0
 
         changing = asyncio.create_task(renewal.change(held, extend))
         await asyncio.sleep(0.02)
@@ -187,18 +195,13 @@ async def test_a_failed_change_ends_no_renewal() -> None:
 
 
 async def test_release_waits_for_the_renewal_under_way() -> None:
-    broker = Broker()
-    broker.blocked = asyncio.Event()
-    async with renewing(broker) as (renewal, now):
-        held = popped(1, now())
-        renewal.hold([held])
-        await until(lambda: broker.renewed == [1])
+    async with renewal_under_way() as (broker, renewal, held):
         release = asyncio.create_task(renewal.release(held))
         await asyncio.sleep(0.02)
         assert not release.done()
         broker.blocked.set()
         await release
-        assert held.invisible_until > now()
+        assert held.invisible_until > asyncio.get_running_loop().time()
 
 
 async def test_message_is_not_renewed_for_ever() -> None:
