@@ -11,8 +11,6 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from sprocket.client import arguments
 from sprocket.client.connection.client_instance import ClientInstance, ClientSettings, settings_of
@@ -27,6 +25,7 @@ from sprocket.client.consume.subscription import Topics, subscriptions
 from sprocket.client.consume.subscription_check import check_subscriptions
 from sprocket.client.consume.workers import GRACE_S, RUN_HAS_ALL, Workers, sigterm_stops
 from sprocket.client.errors import ClientClosed, ClientError, IllegalMessage, PermissionDenied
+from sprocket.client.openable import Openable
 from sprocket.client.pop.done_messages import DoneMessages
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS, PopRequests, Target
 from sprocket.client.pop.pop_settings import PopSettings
@@ -61,7 +60,7 @@ def _check_popped(popped: object) -> None:
     arguments.choice("popped", popped, PoppedMessage, "pass a message that this consumer gave")
 
 
-class SimpleConsumer:
+class SimpleConsumer(Openable):
     """Consumer that takes messages on request; an async context manager::
 
         async with SimpleConsumer("g", {"Flights": "AA || UA"}, "127.0.0.1:9876") as consumer:
@@ -169,10 +168,6 @@ class SimpleConsumer:
 
     # Opening and closing
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
     async def start(self) -> None:
         """Open the consumer; a second call does nothing.  Raises as `Consumer.start`."""
         async with self._opening:
@@ -203,11 +198,6 @@ class SimpleConsumer:
         if self._tracing is not None:
             self._tracing.start()
         self._subject.opened(self._instance.clock.wall_ms())
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Wait for running handlers of `run`, 15 s at most; return unseen messages to brokers, unregister and close.
