@@ -5,6 +5,9 @@ compared as a number but is none raises NotComparable, which ends the whole eval
 Source: RocketMQ 5.3.3, package `org.apache.rocketmq.filter.expression`.
 """
 
+# A filter has a function for each term.  Without this each of them would have two objects for its annotations.
+from __future__ import annotations
+
 import operator
 from collections.abc import Callable
 from typing import Final, TypeAlias, cast

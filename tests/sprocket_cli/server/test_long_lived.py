@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -11,10 +12,25 @@ from sprocket_cli.server.long_lived import LongLived
 
 @pytest.fixture(autouse=True)
 def only_the_test_collects() -> Iterator[None]:
+    thresholds = gc.get_threshold()
     gc.disable()
     yield
     gc.unfreeze()
+    gc.set_threshold(*thresholds)
     gc.enable()
+
+
+class _SlowClock:
+    """Each reading is a second later, so a search takes 1 s."""
+
+    def __init__(self) -> None:
+        self._seconds = count()
+
+    def monotonic(self) -> float:
+        return float(next(self._seconds))
+
+    def wall_ms(self) -> int:
+        raise NotImplementedError
 
 
 class _Node:
@@ -70,3 +86,31 @@ def test_cycles_are_found_when_frozen_objects_have_doubled_since_they_were_fewes
     objects.look()
     assert lost() is None
     assert gc.get_freeze_count() < first
+
+
+def test_long_searches_are_rare_and_come_when_memory_demands_it() -> None:
+    objects = LongLived(max_objects=1000, clock=_SlowClock())
+    kept = [_old(gc.get_freeze_count() + 1000)]
+    objects.look()
+    searched = gc.get_freeze_count()
+    node = _Node()
+    lost = weakref.ref(node)
+    kept.append(_old(1500))
+    objects.look()
+    del node
+    kept.append(_old(2 * searched))
+    objects.look()
+    assert lost() is not None  # the search before took a second, and 300 have not passed
+    kept.append(_old(6 * searched))
+    objects.look()
+    assert lost() is None
+
+
+def test_no_full_collection_starts_by_itself() -> None:
+    LongLived()
+    gc.enable()
+    before = gc.get_stats()[2]["collections"]
+    for _ in range(50):
+        kept = [[] for _ in range(20_000)]
+        kept.clear()
+    assert gc.get_stats()[2]["collections"] == before
