@@ -8,7 +8,7 @@ from typing import Final
 from sprocket.common.clock import Clock, SystemClock
 
 # Time in a turn for one read, and for all work together that earlier turns left over.
-SLICE_S: Final = 0.005
+SLICE_S: Final = 0.002
 # Part of that for a peer that sends more than it may, and for what is left of all such together.
 SLOW_PART: Final = 0.1
 
