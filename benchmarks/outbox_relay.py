@@ -32,8 +32,8 @@ _BODY: Final = b"x" * 128
 
 @contextmanager
 def sqlite() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield f"sqlite:///{folder}/outbox.db"
+    with tempfile.NamedTemporaryFile(suffix=".db") as file:
+        yield f"sqlite:///{file.name}"
 
 
 @contextmanager
@@ -58,9 +58,8 @@ def messages(count: int, keys: int) -> Iterator[tuple[Message, str | None]]:
 
 async def filled(database: Database, count: int, keys: int) -> None:
     await database.create()
-    now_ms = SystemClock().wall_ms()
     await database.execute_many(
-        INSERT, [tuple(new_row(message, key, now_ms).values()) for message, key in messages(count, keys)]
+        INSERT, [tuple(new_row(message, key, None).values()) for message, key in messages(count, keys)]
     )
 
 

@@ -149,6 +149,16 @@ def client_settings(namesrv: str) -> "ClientSettings":
     return ClientSettings(namesrv=namesrv, credentials=tool_credentials(), tls=tool_tls())
 
 
+def cluster_settings(namesrv: str | None, namespace: str) -> "ClientSettings":
+    """Return the settings of a client of these name servers.  Raises WrongUsage."""
+    from dataclasses import replace
+
+    try:
+        return replace(client_settings(";".join(name_servers(namesrv))), namespace=namespace)
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main`; turn an error of Sprocket into a message and an exit status."""
     try:

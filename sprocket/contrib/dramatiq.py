@@ -19,7 +19,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
 
 from sprocket.client.connect import connect
-from sprocket.client.connection.client_instance import ClientSettings
+from sprocket.client.connection.client_instance import ClientSettings, settings_of
 from sprocket.client.connection.event_loop_thread import shared_loop
 from sprocket.client.message import Message
 from sprocket.client.pop.pop_requests import MAX_POP_NUMS
@@ -62,7 +62,8 @@ class SprocketBroker(Broker):
         super().__init__(middleware=middleware)
         self._prefix = prefix
         self._settings = task_pops(settings or PopSettings())
-        self._connection = BlockingConnection(lambda: connect(namesrv, client=client), topic_queue_nums)
+        known = settings_of(namesrv, client)
+        self._connection = BlockingConnection(lambda: connect(client=known), topic_queue_nums)
 
     def close(self) -> None:
         """Close the connection."""

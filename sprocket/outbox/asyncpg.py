@@ -4,7 +4,7 @@ from typing import Any
 
 from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import Message
-from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.clock import Clock
 from sprocket.outbox.row import new_row
 from sprocket.outbox.statements import INSERT, key_lock
 
@@ -18,7 +18,7 @@ async def add(connection: Any, message: Message, *, key: str | None = None, cloc
     """
     if not connection.is_in_transaction():
         raise IllegalArgument("no transaction is open; write to the outbox in `async with connection.transaction()`")
-    row = new_row(message, key, (clock or SystemClock()).wall_ms())
+    row = new_row(message, key, clock)
     lock = key_lock(row, "postgresql")
     if lock is not None:
         await connection.execute(*lock)

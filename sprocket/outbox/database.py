@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from sprocket.client.errors import IllegalArgument
 from sprocket.common.errors import SprocketError
@@ -79,9 +80,9 @@ def open_database(url: str) -> Database:
     scheme, _, rest = url.partition("://")
     kind = scheme.partition("+")[0]
     if kind in ("postgresql", "postgres"):
-        return PostgresDatabase(f"postgresql://{rest}")
+        return PostgresDatabase(f"postgresql://{rest}", place_of(url))
     if kind in ("mysql", "mariadb"):
-        return MysqlDatabase(mysql_arguments(url))
+        return MysqlDatabase(mysql_arguments(url), place_of(url))
     if kind == "sqlite" and len(rest) > 1 and rest.startswith("/"):
         return SqliteDatabase(unquote(urlsplit(url).path[1:]))
     raise IllegalArgument(
@@ -90,8 +91,13 @@ def open_database(url: str) -> Database:
     )
 
 
+def place_of(url: str) -> str:
+    """Return the part of a URL that people may see: without account and password."""
+    return url.rpartition("@")[2]
+
+
 class SqliteDatabase:
-    """SQLite file `path`, which a thread of its own reads and writes."""
+    """SQLite file `path`, which exists and which a thread of its own reads and writes."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -125,13 +131,16 @@ class SqliteDatabase:
 
     def _transact(self, what: Callable[[sqlite3.Connection], Any]) -> Any:
         """Return the outcome of `what` in a transaction."""
+        # An application makes the file.  A new one here would hide that the path is wrong.
+        file = f"file:{quote(self._path)}?mode=rw"
         try:
-            with closing(sqlite3.connect(self._path, timeout=_TIMEOUT_S, isolation_level=None)) as connection:
+            with closing(sqlite3.connect(file, timeout=_TIMEOUT_S, isolation_level=None, uri=True)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 with connection:  # commits, or rolls back
                     return what(connection)
         except sqlite3.Error as error:
-            raise DatabaseUnusable(f"{self._path}: {error}") from error
+            why = error if Path(self._path).exists() else "no such file; mend the path, or start the application first"
+            raise DatabaseUnusable(f"database {self._path}: {why}") from error
 
 
 Work = Callable[[Any], Coroutine[Any, Any, Any]]
@@ -140,8 +149,9 @@ Work = Callable[[Any], Coroutine[Any, Any, Any]]
 class _ServerDatabase(ABC):
     """Database on a server, over one connection.  After an error there is a new one: the old one's state is unknown."""
 
-    def __init__(self, errors: tuple[type[Exception], ...]) -> None:
-        """`errors` are those of the driver."""
+    def __init__(self, place: str, errors: tuple[type[Exception], ...]) -> None:
+        """`place` says in errors where it is.  `errors` are those of the driver."""
+        self._place = place
         self._errors: tuple[type[Exception], ...] = (OSError, TimeoutError, *errors)
         self._connection: Any = None
         self._lock = asyncio.Lock()  # a connection executes one statement at a time
@@ -172,7 +182,7 @@ class _ServerDatabase(ABC):
                     return await self._execute(self._connection, work)
             except self._errors as error:
                 await self.close()
-                raise DatabaseUnusable(f"{type(error).__name__}: {error}") from error
+                raise DatabaseUnusable(f"database {self._place}: {type(error).__name__}: {error}") from error
             except asyncio.CancelledError:
                 await self.close()
                 raise
@@ -181,13 +191,13 @@ class _ServerDatabase(ABC):
 class PostgresDatabase(_ServerDatabase):
     """PostgreSQL server of `url`.  Needs asyncpg (extra `postgresql`)."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, place: str) -> None:
         """Raises IllegalArgument without asyncpg."""
         try:
             import asyncpg
         except ImportError:
             raise IllegalArgument(f"the package asyncpg is not installed; run `{install('postgresql')}`") from None
-        super().__init__((asyncpg.PostgresError, asyncpg.InterfaceError))
+        super().__init__(place, (asyncpg.PostgresError, asyncpg.InterfaceError))
         self._asyncpg = asyncpg
         self._url = url
 
@@ -233,14 +243,14 @@ class PostgresDatabase(_ServerDatabase):
 class MysqlDatabase(_ServerDatabase):
     """MySQL or MariaDB server, reached with `arguments` of asyncmy's `connect`.  Needs asyncmy (extra `mysql`)."""
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
+    def __init__(self, arguments: dict[str, Any], place: str) -> None:
         """Raises IllegalArgument without asyncmy."""
         try:
             import asyncmy
             from asyncmy.errors import MySQLError
         except ImportError:
             raise IllegalArgument(f"the package asyncmy is not installed; run `{install('mysql')}`") from None
-        super().__init__((MySQLError,))
+        super().__init__(place, (MySQLError,))
         self._asyncmy = asyncmy
         self._arguments = arguments
 
@@ -340,7 +350,7 @@ def mysql_arguments(url: str) -> dict[str, Any]:
             elif "ssl_key" in options:
                 raise ValueError("ssl_key needs ssl_cert, the certificate of that key")
     except (ValueError, OSError) as error:
-        raise IllegalArgument(f"database {url.rpartition('@')[2]}: {error}") from None
+        raise IllegalArgument(f"database {place_of(url)}: {error}") from None
     if "unix_socket" in options:
         given["unix_socket"] = options["unix_socket"]
     given |= {"user": unquote(parts.username or ""), "password": unquote(parts.password or "")}

@@ -26,8 +26,8 @@ from sprocket.client.message import Message
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.send_result import SendStatus
 from sprocket.common.clock import Clock
-from sprocket.common.errors import SprocketError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.metrics.declared import Kind, Metric, Reading, gauge
 from sprocket.metrics.registry import MetricRegistry
 from sprocket.outbox.database import Database, DatabaseUnusable
@@ -205,23 +205,20 @@ class Relay:
             if row.first_leased_ms < batch.now_ms and await self._is_stored(message):
                 return True
             result = await self._producer.send(message, sharding_key=row.ordering_key)
-        except (IllegalArgument, BrokerRefused) as refusal:
-            self._refused(row, refusal, batch)
-            return False
         except ClientError as error:
-            # The brokers may be down for long, which is no reason to give a row up.
-            batch.failures += 1
-            batch.release(row, self._pause_until(row.attempts), row.attempts, str(error))
-            logger.info("event=outbox_send_failed row=%d topic=%s reason=%r", row.id, row.topic, str(error))
+            # Brokers that are down for long, or a right that an operator has yet to grant, are no reason to give up.
+            is_refusal = isinstance(error, IllegalArgument | BrokerRefused) and not isinstance(error, PermissionDenied)
+            (self._refused if is_refusal else self._postponed)(row, error, batch)
             return False
         _AFTER_SEND()
         if result.duplicates is None and row.topic not in self._warned:
             self._warned.add(row.topic)
             logger.warning("event=outbox_broker_knows_no_duplicates topic=%s", row.topic)
         if result.status is not SendStatus.SEND_OK:
-            batch.failures += 1
-            batch.release(row, self._pause_until(row.attempts), row.attempts, result.status.value)
+            self._postponed(row, ClientError(result.status.value), batch)
             return False
+        if over := self._outages.succeeded(row.topic):
+            logger.info("event=outbox_rows_sent_again topic=%s after_s=%.1f failures=%d", row.topic, *over)
         return True
 
     async def _is_stored(self, message: Message) -> bool:
@@ -234,16 +231,23 @@ class Relay:
                 return False
             raise
 
-    def _refused(self, row: OutboxRow, refusal: SprocketError, batch: _Batch) -> None:
-        # An operator who forgot a right will grant it; the messages are sound.
-        attempts = row.attempts + (not isinstance(refusal, PermissionDenied))
+    def _refused(self, row: OutboxRow, refusal: ClientError, batch: _Batch) -> None:
+        attempts = row.attempts + 1
         has_failed = attempts >= self._settings.max_attempts
         if has_failed:
-            logger.error("event=outbox_row_failed row=%d topic=%s reason=%r", row.id, row.topic, str(refusal))
-        batch.release(row, FAILED_MS if has_failed else self._pause_until(attempts), attempts, str(refusal))
+            template = "event=outbox_row_failed row=%d topic=%s reason=%r"
+            peer_lines.error(logger, row.topic, template, row.id, row.topic, str(refusal))
+        batch.release(row, FAILED_MS if has_failed else self._pause_until(row), attempts, str(refusal))
 
-    def _pause_until(self, attempts: int) -> int:
-        pause_ms = min(_MAX_PAUSE_MS, round(self._settings.retry_s * 1000) << min(attempts, 16))
+    def _postponed(self, row: OutboxRow, error: ClientError, batch: _Batch) -> None:
+        """Release a row that is sound; it is no refusal."""
+        batch.failures += 1
+        batch.release(row, self._pause_until(row), row.attempts, str(error))
+        if self._outages.failed(row.topic, error):
+            logger.warning("event=outbox_rows_wait topic=%s reason=%r", row.topic, str(error))
+
+    def _pause_until(self, row: OutboxRow) -> int:
+        pause_ms = min(_MAX_PAUSE_MS, round(self._settings.retry_s * 1000) << min(row.attempts, 16))
         return self._clock.wall_ms() + pause_ms
 
     # Metrics

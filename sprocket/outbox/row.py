@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from sprocket.client.errors import IllegalMessage
 from sprocket.client.message import Message
+from sprocket.common.clock import Clock, SystemClock
 
 # `available_ms` of a row that the relay has given up; later than any time.
 FAILED_MS: Final = 1 << 62
@@ -43,8 +44,8 @@ class OutboxRow(NamedTuple):
 WRITTEN: Final = OutboxRow._fields[1:]
 
 
-def new_row(message: Message, key: str | None, now_ms: int) -> dict[str, Any]:
-    """Return the columns of `message` by name.  A delay counts from `now_ms`.
+def new_row(message: Message, key: str | None, clock: Clock | None) -> dict[str, Any]:
+    """Return the columns of `message` by name.  A delay counts from now; without `clock` that is the system's time.
 
     Raises IllegalMessage for a key that is empty or too long, or that the message cannot have.
     """
@@ -53,6 +54,7 @@ def new_row(message: Message, key: str | None, now_ms: int) -> dict[str, Any]:
             raise IllegalMessage(f"key {key!r:.80}: pass a text of 1 to {_MAX_KEY_CHARS} characters, or None")
         if message.priority is not None or message.lite_topic:
             raise IllegalMessage("priority and lite_topic choose the queue; leave either them or the key out")
+    now_ms = (clock or SystemClock()).wall_ms()
     given = {name: value for name in _ATTRIBUTES if (value := getattr(message, name)) != _DEFAULTS[name]}
     if message.delay_ms is not None:
         given["deliver_at_ms"] = now_ms + message.delay_ms

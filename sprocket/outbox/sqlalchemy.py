@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import Message
-from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.clock import Clock
 from sprocket.common.extras import missing_package
 from sprocket.outbox.row import new_row
 from sprocket.outbox.statements import CREATE_LOCKS, LOCKS, NO_SLOTS, TABLE, key_lock
@@ -81,7 +81,7 @@ def add(
     database, and for MySQL without the table of locks; SQLAlchemyError.
     """
     connection = session if isinstance(session, sa.Connection) else session.connection()
-    row = new_row(message, key, (clock or SystemClock()).wall_ms())
+    row = new_row(message, key, clock)
     lock = key_lock(row, connection.dialect.name)
     if lock is not None:
         statement, value = lock

@@ -3,7 +3,7 @@
 import sqlite3
 
 from sprocket.client.message import Message
-from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.clock import Clock
 from sprocket.outbox.row import new_row
 from sprocket.outbox.statements import CREATE_SQLITE, INSERT
 
@@ -21,5 +21,5 @@ def add(
 
     Messages of one topic and `key` are sent in the order of their commits.  Raises IllegalMessage, sqlite3.Error.
     """
-    row = new_row(message, key, (clock or SystemClock()).wall_ms())
+    row = new_row(message, key, clock)
     connection.execute(INSERT.replace("$", "?"), tuple(row.values()))

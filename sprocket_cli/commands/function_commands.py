@@ -18,10 +18,9 @@ from sprocket_cli.client_session import (
     HELP,
     CommandFailed,
     WrongUsage,
-    client_settings,
+    cluster_settings,
     json_option,
     log_level_option,
-    name_servers,
     namespace_option_of,
     namesrv_option,
     print_found,
@@ -67,11 +66,7 @@ def _at_cluster(command: Callable[..., None]) -> Callable[..., None]:
     @_namespace_option
     @wraps(command)
     def wrapped(*, namesrv: str | None, namespace: str, **given: object) -> None:
-        from dataclasses import replace
-
-        with _usage():
-            settings = client_settings(";".join(name_servers(namesrv)))
-        command(cluster=replace(settings, namespace=namespace), **given)
+        command(cluster=cluster_settings(namesrv, namespace), **given)
 
     return wrapped
 

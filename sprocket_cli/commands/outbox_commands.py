@@ -10,10 +10,9 @@ from sprocket_cli.client_session import (
     HELP,
     CommandFailed,
     WrongUsage,
-    client_settings,
+    cluster_settings,
     json_option,
     log_level_option,
-    name_servers,
     namespace_option,
     namesrv_option,
     print_json,
@@ -67,12 +66,11 @@ def run_relay(
     log_level: str,
 ) -> None:
     """Relay an outbox until SIGTERM. Several relays may share one."""
-    from dataclasses import replace
-
     from sprocket.client.connect import connect
     from sprocket.common.clock import SystemClock
     from sprocket.metrics.export import MetricsExport
     from sprocket.metrics.settings import ExporterType, MetricsSettings
+    from sprocket.outbox.database import place_of
     from sprocket.outbox.relay import Relay, RelaySettings
     from sprocket_cli.server.server_commands import start_line
     from sprocket_cli.server.server_process import Process, log_to_stderr
@@ -81,7 +79,7 @@ def run_relay(
     settings = RelaySettings(
         batch_rows=batch, poll_interval_s=poll_ms / 1000, lease_s=lease_s, max_attempts=max_attempts
     )
-    client = replace(client_settings(";".join(name_servers(namesrv))), namespace=namespace)
+    client = cluster_settings(namesrv, namespace)
     log_to_stderr(log_level)
     relay = Relay(database, connect(client=client), settings, SystemClock())
     kind = ExporterType.DISABLE if metrics_port is None else ExporterType.PROM
@@ -93,7 +91,7 @@ def run_relay(
 
     def announce() -> str:
         port = export.port
-        facts: dict[str, object] = {"outbox": url.rpartition("@")[2], "metricsPort": port}
+        facts: dict[str, object] = {"outbox": place_of(url), "metricsPort": port}
         return start_line(facts, f"outbox: relaying{'' if port is None else f', metrics on port {port}'}", as_json)
 
     sys.exit(Process().run([lambda: relay, lambda: export], announce))
@@ -103,32 +101,38 @@ def run_relay(
 @database_option
 @json_option
 def status(url: str, as_json: bool) -> None:
-    """Show how many messages wait, for how long, and which have failed."""
+    """Show how many messages wait, for how long, and why some could not be sent."""
     from sprocket.common.clock import SystemClock
     from sprocket.outbox.relay import status_of
-    from sprocket.outbox.row import OutboxRow
-    from sprocket.outbox.statements import FAILED
+    from sprocket.outbox.row import FAILED_MS, OutboxRow
+    from sprocket.outbox.statements import TROUBLED
 
     async def look(database: "Database") -> None:
         found = await status_of(database, SystemClock().wall_ms())
-        failed = [OutboxRow(*values) for values in await database.fetch(FAILED, 100)]
+        rows = [OutboxRow(*values) for values in await database.fetch(TROUBLED, 100)]
+        states = {"failed": [row for row in rows if row.available_ms == FAILED_MS]}
+        states["waiting"] = rows[len(states["failed"]) :]
         if as_json:
-            rows = [
-                {
-                    "id": row.id,
-                    "topic": row.topic,
-                    "key": row.ordering_key,
-                    "attempts": row.attempts,
-                    "error": row.error,
-                }
-                for row in failed
-            ]
-            print_json({"lagMessages": found.rows, "lagMs": found.age_ms, "failed": found.failed, "failedRows": rows})
+            listed = {
+                f"{state}Rows": [
+                    {
+                        "id": row.id,
+                        "topic": row.topic,
+                        "key": row.ordering_key,
+                        "attempts": row.attempts,
+                        "error": row.error,
+                    }
+                    for row in some
+                ]
+                for state, some in states.items()
+            }
+            print_json({"lagMessages": found.rows, "lagMs": found.age_ms, "failed": found.failed, **listed})
             return
         click.echo(f"waiting {found.rows}, the oldest for {found.age_ms / 1000:.1f} s, failed {found.failed}")
-        for row in failed:
-            key = "-" if row.ordering_key is None else row.ordering_key
-            click.echo(f"{row.id}  {row.topic}  {key}  {row.attempts} attempts  {row.error}")
+        for state, some in states.items():
+            for row in some:
+                key = "-" if row.ordering_key is None else row.ordering_key
+                click.echo(f"{row.id}  {row.topic}  {key}  {state}, refused {row.attempts} times: {row.error}")
 
     _with_database(url, look)
 

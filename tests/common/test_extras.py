@@ -33,9 +33,11 @@ def test_the_extra_brings_the_package(package: str) -> None:
     assert owners & extras()[EXTRA_OF[package]]
 
 
-def test_each_extra_is_named_in_the_table() -> None:
+def test_each_extra_is_named_in_the_table_and_in_the_readme() -> None:
     named = {name for name, packages in extras().items() if packages} - _OWN
     assert named <= set(EXTRA_OF.values())
+    table = (ROOT / "README.md").read_text().partition("| Extra | Brings |")[2].partition("\n\n")[0]
+    assert [name for name in named if f"`{name}`" not in table] == []
 
 
 def test_the_client_needs_one_package() -> None:

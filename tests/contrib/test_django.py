@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from sprocket import IllegalArgument, Message
+from sprocket import IllegalArgument, Message, sync
 from sprocket.testing import Broker
-from tests.contrib.redelivery import lost_renewals
+from tests.contrib.redelivery import dead_letters, lost_renewals
 
 pytest.importorskip("django", reason="Django is not installed: pip install 'sprocket-mq[django]'")
 
@@ -188,6 +188,30 @@ def test_a_task_that_was_committed_but_not_sent_is_sent_by_a_worker(shop: Shop) 
     record.update(backend="default", enqueued_at=timezone.now() - timedelta(minutes=1))
     with shop.worker():
         shop.wait(lambda: record.get().status == "SUCCESSFUL")
+
+
+def test_a_task_whose_process_dies_between_commit_and_send_is_sent_by_a_worker(shop: Shop) -> None:
+    program = """
+import os, signal
+import django
+django.setup()
+from sprocket.contrib.django.backend import SprocketBackend
+SprocketBackend.send = lambda backend, record: os.kill(os.getpid(), signal.SIGKILL)
+from tests.contrib.django_shop.tasks import add
+add.enqueue(9, 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    record = shop.records.filter(is_sent=False)
+    assert record.update(enqueued_at=timezone.now() - timedelta(minutes=1)) == 1
+    with shop.worker():
+        shop.wait(lambda: shop.lines() == ["add 9 9"])
+
+
+def test_a_message_that_is_no_task_becomes_a_dead_letter(shop: Shop) -> None:
+    with sync.connect(shop.broker.namesrv) as mq, shop.worker():
+        mq.producer().send(Message("django-default", b"\xff", priority=20))
+        (dead,) = dead_letters(mq, "django-default", 1)
+    assert (dead.body, dead.properties["DEAD_LETTER_REASON"]) == (b"\xff", "the message is not one of a task of Django")
 
 
 def test_a_task_that_kills_its_workers_fails_in_the_end(shop: Shop) -> None:

@@ -75,6 +75,7 @@ def mysql_url(mariadb: MariaDb) -> str:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of an empty database of each kind."""
     if request.param == "sqlite":
+        (tmp_path / "shop.db").touch()
         return f"sqlite:///{tmp_path}/shop.db"
     if request.param == "mysql":
         return str(request.getfixturevalue("mysql_url"))

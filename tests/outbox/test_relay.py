@@ -8,8 +8,8 @@ import sqlite3
 import subprocess
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,12 @@ from sqlalchemy.pool import NullPool
 import sprocket
 from sprocket import ConsumeFrom, Message
 from sprocket.outbox import sqlalchemy as outbox
+from sprocket.outbox import sqlite as with_sqlite
 from sprocket.outbox.database import DatabaseUnusable, SqliteDatabase, open_database
 from sprocket.outbox.relay import Relay, RelaySettings, status_of
 from sprocket.outbox.row import OutboxRow
 from sprocket.testing import Broker
+from tests.client.deduplication.databases import Postgres
 from tests.clock import ManualClock
 from tests.outbox.urls import async_url, sync_url
 from tests.sprocket_cli.programs import COMMAND
@@ -58,9 +60,42 @@ def relaying(url: str, namesrv: str, log: Path, *more: str, dies: str = "") -> I
         process.communicate()
 
 
+def asked(url: str, *words: str) -> str:
+    """Return what `sprocket outbox` prints."""
+    done = subprocess.run([*COMMAND, "outbox", *words, "--database", url], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def read(address: str) -> str:
     with urllib.request.urlopen(address) as page:
         return str(page.read(), "utf-8")
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """URL of a database with the table."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection:
+        with_sqlite.create(connection)
+    return f"sqlite:///{path}"
+
+
+def add(url: str, message: Message) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        with_sqlite.add(connection, message)
+
+
+@asynccontextmanager
+async def relay_of(url: str, namesrv: str, settings: RelaySettings, clock: ManualClock) -> AsyncIterator[Relay]:
+    """A relay whose turns the test takes."""
+    mq = sprocket.connect(namesrv)
+    relay = Relay(open_database(url), mq, settings, clock)
+    await mq.start()
+    try:
+        yield relay
+    finally:
+        await relay.stop()
 
 
 async def create(url: str) -> None:
@@ -132,6 +167,30 @@ async def test_relays_that_are_killed_at_every_step_send_each_row_once_and_in_or
     assert found == {key: list(range(number)) for key, number in steps.items()}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_brokers_and_databases_that_are_killed_lose_no_row_and_repeat_none(
+    postgres: Postgres, postgres_url: str, tmp_path: Path
+) -> None:
+    log, steps = tmp_path / "log", 0
+    await create(postgres_url)
+    with (
+        Broker(tmp_path / "broker", properties={"flushDiskType": "SYNC_FLUSH"}) as broker,
+        relaying(postgres_url, broker.namesrv, log, "--batch", "7", "--lease-s", "6") as relay,
+    ):
+        broker.create_topic("Orders", 4)
+        for server in (broker, postgres, broker, postgres):
+            await asyncio.gather(*(write(postgres_url, "Orders", key, steps, steps + 12) for key in _KEYS))
+            steps += 12
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        await emptied(postgres_url)
+        relay.send_signal(signal.SIGTERM)
+        assert relay.wait(60) == 0, log.read_text()
+        found = await received(broker.namesrv, "Orders", steps * len(_KEYS))
+    assert found == {key: list(range(steps)) for key in _KEYS}
+
+
 async def test_a_row_that_no_broker_takes_fails_and_stops_its_own_key_alone(
     url: str, topic: str, broker: Broker, tmp_path: Path
 ) -> None:
@@ -144,11 +203,7 @@ async def test_a_row_that_no_broker_takes_fails_and_stops_its_own_key_alone(
         outbox.add(connection, Message(topic, b"free 0"))
 
     def command(*words: str) -> str:
-        done = subprocess.run(
-            [*COMMAND, "outbox", *words, "--database", url], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return asked(url, *words)
 
     with relaying(url, broker.namesrv, tmp_path / "log", "--max-attempts", "1", "--metrics-port", "0") as relay:
         assert relay.stdout is not None
@@ -171,31 +226,70 @@ async def test_a_row_that_no_broker_takes_fails_and_stops_its_own_key_alone(
 
 
 async def test_a_row_that_was_leased_before_is_looked_up_when_brokers_have_forgotten_its_id(
-    topic: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    topic: str, sqlite_url: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with Broker(tmp_path_factory.mktemp("forgetful"), properties={"idempotenceMaxIds": "1"}) as broker:
         broker.create_topic(topic, 1)
-        url = f"sqlite:///{tmp_path}/shop.db"
-        await write(url, topic, "order", 0, 0)
-        await create(url)
-        await write(url, topic, "order", 0, 5)
-        database = open_database(url)
         clock = ManualClock()
-        mq = sprocket.connect(broker.namesrv)
-        relay = Relay(database, mq, RelaySettings(), clock)
-        await mq.start()
-        with sqlite3.connect(f"{tmp_path}/shop.db") as copy:
-            rows = copy.execute("SELECT * FROM sprocket_outbox").fetchall()
-        assert await relay.turn() == 5
-        # As if the relay had died before it deleted the rows.
-        with sqlite3.connect(f"{tmp_path}/shop.db") as copy:
-            copy.executemany(f"INSERT INTO sprocket_outbox VALUES ({','.join('?' * 11)})", rows)
-            copy.execute("UPDATE sprocket_outbox SET first_leased_ms = 1")
-        await write(url, topic, "order", 5, 6)
-        clock.advance(1)
-        assert await relay.turn() == 6
-        await relay.stop()
+        await write(sqlite_url, topic, "order", 0, 5)
+        async with relay_of(sqlite_url, broker.namesrv, RelaySettings(), clock) as relay:
+            with sqlite3.connect(tmp_path / "shop.db") as copy:
+                rows = copy.execute("SELECT * FROM sprocket_outbox").fetchall()
+            assert await relay.turn() == 5
+            # As if the relay had died before it deleted the rows.
+            with sqlite3.connect(tmp_path / "shop.db") as copy:
+                copy.executemany(f"INSERT INTO sprocket_outbox VALUES ({','.join('?' * 11)})", rows)
+                copy.execute("UPDATE sprocket_outbox SET first_leased_ms = 1")
+            await write(sqlite_url, topic, "order", 5, 6)
+            clock.advance(1)
+            assert await relay.turn() == 6
         assert await received(broker.namesrv, topic, 6) == {"order": list(range(6))}
+
+
+async def test_a_refused_row_waits_longer_each_time_until_it_has_failed(
+    topic: str, broker: Broker, sqlite_url: str
+) -> None:
+    clock = ManualClock()
+    async with relay_of(sqlite_url, broker.namesrv, RelaySettings(max_attempts=3), clock) as relay:
+        add(sqlite_url, Message(topic, b"-", properties={"n": "x" * 40_000}))
+        for pause_s in (1, 2):
+            assert await relay.turn() == 1
+            clock.advance(pause_s - 0.001)
+            assert await relay.turn() == 0
+            clock.advance(0.001)
+        assert await relay.turn() == 1
+    assert "  -  failed, refused 3 times: " in asked(sqlite_url, "status")
+
+
+async def test_rows_that_wait_say_why_in_one_line_of_the_log(
+    sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sprocket.outbox.relay")
+    clock = ManualClock()
+    with Broker(tmp_path / "broker", properties={"autoCreateTopicEnable": "false"}) as broker:
+        async with relay_of(sqlite_url, broker.namesrv, RelaySettings(), clock) as relay:
+            for _ in range(3):
+                add(sqlite_url, Message("Absent", b"-"))
+            assert await relay.turn() == 0
+            told = asked(sqlite_url, "status")
+            assert told.count("waiting, refused 0 times: topic Absent has no route") == 3
+            broker.create_topic("Absent", 1)
+            async with asyncio.timeout(60):
+                while await waiting(sqlite_url):
+                    clock.advance(1)
+                    await relay.turn()
+    begin, end = (record.message for record in caplog.records if record.name == "sprocket.outbox.relay")
+    assert begin.startswith("event=outbox_rows_wait topic=Absent reason='topic Absent has no route")
+    assert end.startswith("event=outbox_rows_sent_again topic=Absent after_s=")
+
+
+def test_a_database_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "typo.db"
+    done = subprocess.run(
+        [*COMMAND, "outbox", "status", "--database", f"sqlite:///{path}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, path.exists()) == (1, False)
+    assert f"database {path}: no such file; mend the path" in done.stderr
 
 
 class _Away(SqliteDatabase):
@@ -211,11 +305,11 @@ class _Away(SqliteDatabase):
 
 
 async def test_the_begin_and_the_end_of_an_outage_of_the_database_are_logged_once(
-    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    broker: Broker, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "sprocket.outbox.relay")
     settings = RelaySettings(poll_interval_s=0.001)
-    relay = Relay(_Away(f"{tmp_path}/shop.db"), sprocket.connect(broker.namesrv), settings, ManualClock())
+    relay = Relay(_Away(sqlite_url.removeprefix("sqlite:///")), sprocket.connect(broker.namesrv), settings, ManualClock())
     await relay.start()
     await until(lambda: "outbox_reachable" in caplog.text)
     await relay.stop()

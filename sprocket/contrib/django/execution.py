@@ -1,8 +1,9 @@
 """One task in a worker, from its message to its result."""
 
 import logging
+import re
 from traceback import format_exception
-from typing import Any
+from typing import Any, Final
 
 from django.utils import timezone
 
@@ -19,17 +20,27 @@ from sprocket.contrib.django.models import TaskRecord
 logger = logging.getLogger(__name__)
 
 
+# `TaskRecord.unique_key`, and the time of a later delivery.
+_NAME: Final = re.compile(r"([a-zA-Z0-9]+)-([0-9]{1,9})(?:-[0-9]+)?")
+
+
 class WorkersDied(Exception):
     """Workers died of a task, or with it, as often as `max_deliveries` allows."""
+
+
+class NotATask(Exception):
+    """A message that no backend has sent."""
 
 
 def execute(backend: SprocketBackend, name: str, deliveries: int, worker_id: str) -> None:
     """Run the task whose message has the body `name` and was delivered before `deliveries` times.
 
-    Raises SprocketError and django.db.DatabaseError; then the message has to be delivered again.
+    Raises NotATask; SprocketError and django.db.DatabaseError: then the message has to be delivered again.
     """
-    task_id, runs = name.split("-")[:2]
-    record = TaskRecord.objects.filter(pk=task_id, runs=int(runs)).first()
+    named = _NAME.fullmatch(name)
+    if named is None:
+        raise NotATask("the message is not one of a task of Django")
+    record = TaskRecord.objects.filter(pk=named[1], runs=int(named[2])).first()
     if record is None or record.status in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED):
         return  # deleted, enqueued again, or ended just before its worker could acknowledge it
     if name != record.unique_key or backend.message(record).topic != backend.topic(record.queue_name):

@@ -4,7 +4,7 @@ from django.db import connections, router
 
 from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import Message
-from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.clock import Clock
 from sprocket.contrib.django.models import OutboxRow
 from sprocket.outbox.row import new_row
 from sprocket.outbox.statements import NO_SLOTS, key_lock
@@ -21,7 +21,7 @@ def add(message: Message, *, key: str | None = None, using: str | None = None, c
     connection = connections[alias]
     if not connection.in_atomic_block:
         raise IllegalArgument("no transaction is open; write to the outbox in `with transaction.atomic()`")
-    row = new_row(message, key, (clock or SystemClock()).wall_ms())
+    row = new_row(message, key, clock)
     lock = key_lock(row, connection.vendor)
     if lock is not None:
         statement, value = lock

@@ -14,7 +14,7 @@ from sprocket.client.pop.popped_message import PoppedMessage
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.common.errors import SprocketError
 from sprocket.contrib.django.backend import SprocketBackend
-from sprocket.contrib.django.execution import execute
+from sprocket.contrib.django.execution import NotATask, execute
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +56,12 @@ class Worker:
             await asyncio.to_thread(backend.close)
 
     async def _handle(self, message: PoppedMessage) -> None:
-        name, deliveries = message.body.decode(), message.reconsume_times
-        await self._in_thread(lambda: execute(self._backend, name, deliveries, self._worker_id))
+        name, deliveries = message.body.decode(errors="replace"), message.reconsume_times
+        try:
+            await self._in_thread(lambda: execute(self._backend, name, deliveries, self._worker_id))
+        except NotATask as error:
+            # No worker will ever run it.
+            await message.dead_letter(str(error))
 
     async def _send_left(self) -> None:
         while True:

@@ -1,9 +1,9 @@
 """Received messages as FastStream's handlers see them."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from faststream.message import StreamMessage, decode_message
 
@@ -17,45 +17,49 @@ REPLY_TO: Final = "reply_to"
 
 # What a batch subscriber gets at once: consecutive messages of one queue, at least one.
 Batch = tuple[ReceivedMessage, ...]
+Raw = TypeVar("Raw", bound=ReceivedMessage | Batch)
 
 
-class SprocketMessage(StreamMessage[ReceivedMessage]):
+class _Settled(StreamMessage[Raw]):
+    """Message of FastStream whose end settles the messages of the client that it holds."""
+
+    async def ack(self) -> None:
+        """Count the message, or all of a batch, as consumed.  Raises as `ReceivedMessage.ack`."""
+        await _all([message.ack() for message in self._open()])
+        await super().ack()
+
+    async def nack(self, delay: timedelta | float | None = None) -> None:
+        """Reject it: it is redelivered after `delay`, and without it ever later.
+
+        Raises as `ReceivedMessage.nack`; of a batch, after it tried all messages.
+        """
+        await _all([message.nack(delay) for message in self._open()])
+        await super().nack()
+
+    async def reject(self, reason: str = "") -> None:
+        """Give it up: it goes to the dead-letter topic of the group, with `reason` in DEAD_LETTER_REASON.
+
+        Raises as `ReceivedMessage.dead_letter`; of a batch, after it tried all messages.
+        """
+        await _all([message.dead_letter(reason) for message in self._open()])
+        await super().reject()
+
+    def _open(self) -> list[ReceivedMessage]:
+        if self.committed is not None:
+            return []
+        raw = self.raw_message
+        return [one for one in (raw if isinstance(raw, tuple) else (raw,)) if one.source is not None]
+
+
+class SprocketMessage(_Settled[ReceivedMessage]):
     """Message of a subscriber, or the reply to a request; `raw_message` is what the client gave.
 
     `headers` are the application's own properties.  A reply and a message of `TestSprocketBroker` have no consumer, so
     to acknowledge or reject them does nothing.
     """
 
-    async def ack(self) -> None:
-        """Count the message as consumed.  Raises as `ReceivedMessage.ack`."""
-        if self._is_open:
-            await self.raw_message.ack()
-        await super().ack()
 
-    async def nack(self, delay: timedelta | float | None = None) -> None:
-        """Reject the message: it is redelivered after `delay`, and without it ever later.
-
-        Raises as `ReceivedMessage.nack`.
-        """
-        if self._is_open:
-            await self.raw_message.nack(delay)
-        await super().nack()
-
-    async def reject(self, reason: str = "") -> None:
-        """Give the message up: it goes to the dead-letter topic of the group, with `reason` in DEAD_LETTER_REASON.
-
-        Raises as `ReceivedMessage.dead_letter`.
-        """
-        if self._is_open:
-            await self.raw_message.dead_letter(reason)
-        await super().reject()
-
-    @property
-    def _is_open(self) -> bool:
-        return self.committed is None and self.raw_message.source is not None
-
-
-class SprocketBatchMessage(StreamMessage[Batch]):
+class SprocketBatchMessage(_Settled[Batch]):
     """Messages of a batch subscriber; `raw_message` is a tuple of what the client gave.
 
     `body`, `batch_headers` and the decoded value are lists, one item for each message.  The ids, headers and content
@@ -63,35 +67,12 @@ class SprocketBatchMessage(StreamMessage[Batch]):
     ``await message.raw_message[0].ack()``: then the end of the handler settles the others.
     """
 
-    async def ack(self) -> None:
-        """Count all messages as consumed.  Raises as `ReceivedMessage.ack`."""
-        await _all(message.ack() for message in self._open())
-        await super().ack()
 
-    async def nack(self, delay: timedelta | float | None = None) -> None:
-        """Reject all messages: they are redelivered after `delay`, and without it ever later.
-
-        Raises as `ReceivedMessage.nack`, after it tried all of them.
-        """
-        await _all(message.nack(delay) for message in self._open())
-        await super().nack()
-
-    async def reject(self, reason: str = "") -> None:
-        """Give all messages up: they go to the dead-letter topic of the group, with `reason` in DEAD_LETTER_REASON.
-
-        Raises as `ReceivedMessage.dead_letter`, after it tried all of them.
-        """
-        await _all(message.dead_letter(reason) for message in self._open())
-        await super().reject()
-
-    def _open(self) -> list[ReceivedMessage]:
-        if self.committed is not None:
-            return []
-        return [message for message in self.raw_message if message.source is not None]
-
-
-async def _all(calls: Iterable[Awaitable[None]]) -> None:
+async def _all(calls: list[Coroutine[Any, Any, None]]) -> None:
     """Wait for all calls.  Raises what the first one raised that failed."""
+    if len(calls) == 1:
+        await calls[0]  # without a task
+        return
     for result in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

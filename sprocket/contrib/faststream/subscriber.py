@@ -28,6 +28,7 @@ from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.contrib.faststream.broker_config import SprocketBrokerConfig
 from sprocket.contrib.faststream.message import (
     Batch,
+    Raw,
     SprocketBatchMessage,
     SprocketMessage,
     asks_for_reply,
@@ -41,7 +42,6 @@ from sprocket.contrib.faststream.producer import ResultPublisher
 # Pause after a refusal of access control.  The consumer itself goes on asking; this limits the lines in the log.
 _DENIED_PAUSE_S = 5.0
 
-Raw = TypeVar("Raw", bound=ReceivedMessage | Batch)
 Seen = TypeVar("Seen", bound=SprocketMessage | SprocketBatchMessage)
 
 
