@@ -1,8 +1,14 @@
 """Actors of Dramatiq through a real broker: run, delayed, retried, given up, delivered again after a worker ended."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +116,51 @@ def test_an_actor_that_runs_while_its_message_is_delivered_again_is_not_run_twic
     after = broker.consume("held", timeout=6_000)
     assert next(after) is None  # all deliveries are acknowledged
     after.close()
+
+
+@contextmanager
+def worker_process(log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    words = ["dramatiq", "tests.contrib.dramatiq_app:broker", "--processes", "1", "--threads", "2"]
+    with log.open("ab") as into:
+        process = subprocess.Popen([sys.executable, "-m", *words], stdout=into, stderr=into, start_new_session=True)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_killed_worker_loses_no_message_and_repeats_only_what_it_had_begun(
+    servers: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, count = tmp_path / "notes", 16
+    monkeypatch.setenv("SPROCKET_TEST_BROKER", servers.namesrv)
+    monkeypatch.setenv("SPROCKET_TEST_NOTES", str(notes))
+    from tests.contrib import dramatiq_app
+
+    for number in range(count):
+        dramatiq_app.note.send(number)
+
+    def numbers(word: str) -> list[int]:
+        lines = notes.read_text().split("\n")[:-1] if notes.exists() else []
+        return [int(line.split()[1]) for line in lines if line.startswith(word)]
+
+    def wait_until_ended(many: int) -> None:
+        deadline = time.monotonic() + 120
+        while len(set(numbers("end"))) < many:
+            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+            time.sleep(0.05)
+
+    with worker_process(tmp_path / "log"):
+        wait_until_ended(4)
+    begun, ended = set(numbers("begin")), set(numbers("end"))
+    assert len(ended) < count
+    with worker_process(tmp_path / "log"):
+        wait_until_ended(count)
+    dramatiq_app.broker.close()
+    twice = {number for number in begun if numbers("begin").count(number) > 1}
+    # The acknowledgement of one that had ended may have been under way in each of both threads.
+    assert begun - ended <= twice <= begun and len(twice) <= 4
 
 
 def test_what_is_given_up_or_foreign_goes_to_the_dead_letters(broker: SprocketBroker, servers: Broker) -> None:

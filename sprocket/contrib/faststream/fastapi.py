@@ -19,7 +19,6 @@ The application's lifespan starts and stops the broker.  Names and arguments fol
 brokers, such as ``faststream.kafka.fastapi``.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, Final, Literal, TypedDict, Unpack, cast, overload
@@ -41,7 +40,6 @@ except ModuleNotFoundError as error:
 
 from fast_depends.library.serializer import SerializerProto
 from faststream._internal.basic_types import LoggerProto
-from faststream._internal.constants import EMPTY
 from faststream._internal.context import repository
 from faststream._internal.parser import CodecProto
 from faststream._internal.types import BrokerMiddleware, CustomCallable
@@ -77,8 +75,24 @@ SprocketBroker = Annotated[brokers.SprocketBroker, Context("broker")]
 Connection = Annotated[connect.Connection, Context("broker._connection")]
 
 
-class ApiOptions(TypedDict, total=False):
-    """Arguments of FastAPI's `APIRouter`."""
+class RouterOptions(TypedDict, total=False):
+    """Arguments of `SprocketBroker`, of FastStream's routers and of FastAPI's `APIRouter`, with their defaults."""
+
+    client: ClientSettings | None
+    graceful_timeout: float | None
+    ack_policy: AckPolicy
+    decoder: CustomCallable | None
+    parser: CustomCallable | None
+    codec: CodecProto | None
+    middlewares: Sequence[BrokerMiddleware[Any, Any]]
+    serializer: SerializerProto | None
+    description: str | None
+    logger: LoggerProto | None
+    log_level: int
+    specification: SpecificationFactory | None
+    specification_tags: Iterable[Tag | TagDict]
+    setup_state: bool
+    schema_url: str | None
 
     prefix: str
     tags: list[str | Enum] | None
@@ -134,49 +148,16 @@ class SprocketRouter(StreamRouter[ReceivedMessage | Batch]):
         self,
         namesrv: str | Sequence[str] = "",
         *,
-        client: ClientSettings | None = None,
-        graceful_timeout: float | None = 15.0,
-        ack_policy: AckPolicy = EMPTY,
-        decoder: CustomCallable | None = None,
-        parser: CustomCallable | None = None,
-        codec: CodecProto | None = None,
-        middlewares: Sequence[BrokerMiddleware[Any, Any]] = (),
-        serializer: SerializerProto | None = EMPTY,
-        description: str | None = None,
-        specification: SpecificationFactory | None = None,
-        specification_tags: Iterable[Tag | TagDict] = (),
-        logger: LoggerProto | None = EMPTY,
-        log_level: int = logging.INFO,
-        setup_state: bool = True,
-        schema_url: str | None = "/asyncapi",
         context: repository.ContextRepo | None = None,
-        **api: Unpack[ApiOptions],
+        **options: Unpack[RouterOptions],
     ) -> None:
-        """`namesrv` to `log_level` are those of `SprocketBroker`; `specification_tags` are its `tags`.
+        """`namesrv`, and `client` to `log_level`, are those of `SprocketBroker`; `specification_tags` are its `tags`.
 
-        `schema_url` is the path of the AsyncAPI page; None: no page.  `setup_state` puts the broker into the state of
-        the application's lifespan.  `prefix` stands before paths, not before topics.  Raises IllegalArgument.
+        `schema_url` is the path of the AsyncAPI page, "/asyncapi" without it; None: no page.  `setup_state` puts the
+        broker into the state of the application's lifespan.  `prefix` stands before paths, not before topics.  Raises
+        IllegalArgument.
         """
-        super().__init__(
-            namesrv,
-            client=client,
-            graceful_timeout=graceful_timeout,
-            ack_policy=ack_policy,
-            decoder=decoder,
-            parser=parser,
-            codec=codec,
-            middlewares=middlewares,
-            serializer=serializer,
-            description=description,
-            specification=specification,
-            specification_tags=specification_tags,
-            logger=logger,
-            log_level=log_level,
-            setup_state=setup_state,
-            schema_url=schema_url,
-            context=context,
-            **api,
-        )
+        super().__init__(namesrv, context=context, **options)
 
     @overload  # type: ignore[override]  # every broker of FastStream has arguments of its own
     def subscriber(
