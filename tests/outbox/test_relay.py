@@ -309,7 +309,9 @@ async def test_the_begin_and_the_end_of_an_outage_of_the_database_are_logged_onc
 ) -> None:
     caplog.set_level("INFO", "sprocket.outbox.relay")
     settings = RelaySettings(poll_interval_s=0.001)
-    relay = Relay(_Away(sqlite_url.removeprefix("sqlite:///")), sprocket.connect(broker.namesrv), settings, ManualClock())
+    relay = Relay(
+        _Away(sqlite_url.removeprefix("sqlite:///")), sprocket.connect(broker.namesrv), settings, ManualClock()
+    )
     await relay.start()
     await until(lambda: "outbox_reachable" in caplog.text)
     await relay.stop()
