@@ -61,7 +61,7 @@ LOCK_CLAIM: Final = "SELECT pg_advisory_xact_lock(7205759403)"
 # $1 end of the lease, $2 now, $3 rows.  No row is taken while an earlier one of its key is leased, waits or has failed.
 _FREE: Final = f"""
 FROM {TABLE} AS taken WHERE taken.available_ms <= $2 AND NOT EXISTS (
-    SELECT 1 FROM {TABLE} AS earlier
+    SELECT 1 FROM {TABLE} AS earlier {{index}}
     WHERE earlier.topic = taken.topic AND earlier.ordering_key = taken.ordering_key
       AND earlier.id < taken.id AND earlier.available_ms > $2
 ) ORDER BY taken.id LIMIT $3
@@ -69,9 +69,15 @@ FROM {TABLE} AS taken WHERE taken.available_ms <= $2 AND NOT EXISTS (
 _LEASE: Final = f"""
 UPDATE {TABLE} SET available_ms = $1, first_leased_ms = CASE first_leased_ms WHEN 0 THEN $2 ELSE first_leased_ms END
 """
-CLAIM: Final = f"{_LEASE} WHERE id IN (SELECT taken.id {_FREE}) RETURNING {', '.join(OutboxRow._fields)}"
-# MySQL, whose UPDATE returns no rows, claims in two steps.  In the second one $3 is the list of numbers.
-FREE: Final = f"SELECT {', '.join(f'taken.{name}' for name in OutboxRow._fields)} {_FREE}"
+CLAIM: Final = (
+    f"{_LEASE} WHERE id IN (SELECT taken.id {_FREE.format(index='')}) RETURNING {', '.join(OutboxRow._fields)}"
+)
+# MySQL, whose UPDATE returns no rows, claims in two steps.  In the second one $3 is the list of numbers.  Its
+# statistics are old in a table that fills and empties: then it would read the whole table for each row.
+FREE: Final = (
+    f"SELECT {', '.join(f'taken.{name}' for name in OutboxRow._fields)} "
+    f"{_FREE.format(index=f'FORCE INDEX ({TABLE}_key)')}"
+)
 LEASE: Final = f"{_LEASE} WHERE id IN $3"
 # Of the numbers in $1: an array in PostgreSQL, JSON in SQLite, a list in MySQL.
 DELETE_POSTGRESQL: Final = f"DELETE FROM {TABLE} WHERE id = ANY($1::bigint[])"
