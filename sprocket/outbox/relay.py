@@ -235,8 +235,9 @@ class Relay:
         attempts = row.attempts + 1
         has_failed = attempts >= self._settings.max_attempts
         if has_failed:
-            template = "event=outbox_row_failed row=%d topic=%s reason=%r"
-            peer_lines.error(logger, row.topic, template, row.id, row.topic, str(refusal))
+            peer_lines.error(
+                logger, "", "event=outbox_row_failed row=%d topic=%s reason=%r", row.id, row.topic, str(refusal)
+            )
         batch.release(row, FAILED_MS if has_failed else self._pause_until(row), attempts, str(refusal))
 
     def _postponed(self, row: OutboxRow, error: ClientError, batch: _Batch) -> None:
