@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,19 +23,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 HELP = {"help_option_names": ["-h", "--help"]}
 
 namesrv_option = click.option(
-    "-n",
-    "--namesrvAddr",
-    "namesrv",
-    envvar="NAMESRV_ADDR",
-    show_envvar=True,
-    metavar="HOST:PORT;...",
+    "-n", "--namesrvAddr", "namesrv", envvar="NAMESRV_ADDR", show_envvar=True, metavar="HOST:PORT;...",
     help="Name servers, separated by ';'.",
-)
-
-
-def admin_command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
-    """Declare a command that asks name servers: its function gets those of -n as `namesrv`."""
-    return lambda function: click.command(name, context_settings=HELP)(namesrv_option(function))
+)  # fmt: skip
 
 
 def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -197,6 +188,17 @@ def with_admin(namesrv: str | None, ask: "Callable[[AdminClient], Awaitable[T]]"
             return await ask(admin)
 
     return run(session())
+
+
+def admin_session(work: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a command of `work`, with -n: `work` gets a client of these name servers, and the values of the options."""
+
+    @namesrv_option
+    @wraps(work)
+    def command(*, namesrv: str | None, **given: Any) -> None:
+        with_admin(namesrv, lambda admin: work(admin, **given))
+
+    return command
 
 
 def print_found(found: object, lines: Iterable[str], *, as_json: bool) -> None:

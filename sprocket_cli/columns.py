@@ -2,6 +2,9 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from sprocket_cli.client_session import WrongUsage
 
 
 def fitted(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -38,9 +41,20 @@ def compact_time_text(time_ms: int) -> str:
     return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(time_ms // 1000))}{time_ms % 1000:03d}"
 
 
-def java_map(members: Iterable[tuple[object, object]]) -> str:
-    """Return ``{a=1, b=2}``, as Java prints a map."""
-    return "{" + ", ".join(f"{key}={value}" for key, value in members) + "}"
+def parse_time(text: str | None) -> int | None:
+    """Return the milliseconds of a number, or of ``yyyy-MM-dd#HH:mm:ss:SSS`` in local time.  Raises WrongUsage.
+
+    Source: RocketMQ 5.3.3, `PrintMessageSubCommand.timestampFormat`.
+    """
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return int(text)
+    seconds, _, millis = text.strip().rpartition(":")
+    try:
+        return int(datetime.strptime(seconds, "%Y-%m-%d#%H:%M:%S").timestamp()) * 1000 + int(millis)
+    except (ValueError, OverflowError):
+        raise WrongUsage(f"time {text!r}: allowed are milliseconds and yyyy-MM-dd#HH:mm:ss:SSS") from None
 
 
 def perm_text(perm: int) -> str:

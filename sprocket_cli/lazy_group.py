@@ -14,7 +14,7 @@ class LazyGroup(click.Group):
     """Group with commands that are not imported yet, beside those that it has."""
 
     def __init__(self, *args: Any, places: Mapping[str, str], **kwargs: Any) -> None:
-        """`places` has for the name of each command ``module:variable``."""
+        """`places` has ``module:variable`` of each command; without a variable it is the command of that name there."""
         super().__init__(*args, **kwargs)
         self._places = places
 
@@ -28,5 +28,8 @@ class LazyGroup(click.Group):
         if place is None:
             return super().get_command(ctx, cmd_name)
         module, _, variable = place.partition(":")
-        command: click.Command = getattr(import_module(module), variable)
-        return command
+        found = vars(import_module(module))
+        if variable:
+            command: click.Command = found[variable]
+            return command
+        return next(each for each in found.values() if isinstance(each, click.Command) and each.name == cmd_name)

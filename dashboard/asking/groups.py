@@ -56,7 +56,7 @@ async def group_answers(admin: AdminClient, at_once: AtOnce, group: str) -> Grou
         for client in connection.connection_set
     }
     running = await at_once.each(
-        list(places)[:MAX_ASKED_CLIENTS], lambda client: groups.running_info(group, client, broker=places[client])
+        list(places)[:MAX_ASKED_CLIENTS], lambda client: admin.running_info(group, client, broker=places[client])
     )
     return GroupAnswers(
         await at_once.each(brokers, lambda name: admin.consumer_groups(brokers[name])), offsets, members, running

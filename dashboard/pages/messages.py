@@ -40,8 +40,7 @@ async def show(visit: Visit) -> Page:
     newest = await asking.newest(visit.admin, visit.at_once, topic, count)
     rows = [message_row(one) for one in newest.messages]
     return Page(
-        "messages.html",
-        {**values, "rows": rows, "silent_brokers": newest.silent, "left_out": newest.queues_left_out},
+        "messages.html", {**values, "rows": rows, "silent_brokers": newest.silent, "left_out": newest.queues_left_out}
     )
 
 

@@ -1,6 +1,5 @@
 """The cluster map: roles, replication, versions, disks, and what is wrong.  Pure."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +9,7 @@ from dashboard.views.words import duration, size
 from sprocket.client.admin.admin_client import AdminError
 from sprocket.client.admin.cluster_health import ClusterHealth, ClusterLook, Seen, Trouble, judge
 from sprocket.remoting.bodies.route import MASTER_ID
-from sprocket.remoting.bodies.stats import HARuntimeInfo
+from sprocket.remoting.bodies.stats import HARuntimeInfo, figure, first_average
 
 # RocketMQ's own: above the first it warns, above the second it refuses sends (diskSpaceWarningLevelRatio).
 _DISK_WARNING: Final = 0.75
@@ -133,13 +132,13 @@ def _broker(cluster: str, name: str, id_: int, address: str, look: ClusterLook, 
         is_alive=True,
         version=f"Sprocket {sprocket} ({protocol})" if sprocket else protocol,
         uptime=duration(now_ms - boot_ms) if boot_ms else "",
-        put_per_s=first(runtime, "putTps"),
-        got_per_s=first(runtime, "getTransferredTps") or first(runtime, "getTransferedTps"),
+        put_per_s=first_average(runtime, "putTps"),
+        got_per_s=first_average(runtime, "getTransferredTps") or first_average(runtime, "getTransferedTps"),
         put_today=_today(runtime, "Put"),
         got_today=_today(runtime, "Get"),
         disk_ratio=figure(runtime, "commitLogDiskRatio"),
         disk_capacity=runtime.get("commitLogDirCapacity", ""),
-        put_p99_ms=runtime.get("putLatency99", "") if first(runtime, "putTps") else "",
+        put_p99_ms=runtime.get("putLatency99", "") if first_average(runtime, "putTps") else "",
         replication=_replication(status, id_),
         slaves=_slaves(status),
         log_end=int(figure(runtime, "commitLogMaxOffset")),
@@ -198,23 +197,5 @@ def _problems(name_servers: Iterable[NameServerRow], brokers: tuple[BrokerRow, .
             )
 
 
-def first(runtime: Mapping[str, str], key: str) -> float:
-    """Return the first average of a figure such as ``12.3 10.1 9.8``, 0 if there is none."""
-    return _finite(next(iter(runtime.get(key, "").split()), "0"))
-
-
-def figure(runtime: Mapping[str, str], key: str) -> float:
-    """Return a figure, 0 if it is absent or no number."""
-    return _finite(runtime.get(key, "0"))
-
-
 def _today(runtime: Mapping[str, str], way: str) -> int:
     return int(figure(runtime, f"msg{way}TotalTodayNow") - figure(runtime, f"msg{way}TotalTodayMorning"))
-
-
-def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return 0.0
-    return value if math.isfinite(value) else 0.0

@@ -14,7 +14,7 @@ import click
 from docs.pages.command import write
 from sprocket_cli.client_session import json_option, namesrv_option
 from sprocket_cli.mqadmin.absent import ABSENT
-from sprocket_cli.mqadmin.main import commands_by_module, main
+from sprocket_cli.mqadmin.main import COMMANDS, main
 
 _HEAD: Final = """\
 # mqadmin
@@ -47,18 +47,23 @@ def page() -> str:
     """Return the text of docs/mqadmin.md."""
     context = click.Context(main, info_name="mqadmin")
     shared = [_option(namesrv_option), _option(json_option)]
-    modules = commands_by_module()
+    named = {name: command_of(name, context) for name in main.list_commands(context) if name != "help"}
     parts = [_HEAD, *_table(shared, context), _ENVIRONMENT, "| Command | What it does |\n|---|---|\n"]
-    named = {str(command.name): command for commands in modules.values() for command in commands}
     parts += [f"| [`{name}`](#{name.lower()}) | {_about(named[name])[0]} |\n" for name in sorted(named, key=str.lower)]
-    for module, commands in modules.items():
-        if commands:
-            parts.append(f"\n## {_title(module)}\n")
-            for command in commands:
-                parts += _command(command, context)
+    for module, names in COMMANDS.items():
+        parts.append(f"\n## {_title(module)}\n")
+        for name in names:
+            parts += _command(named[name], context)
     parts += [_ABSENT, "| Command | Reason |\n|---|---|\n"]
     parts += [f"| `{name}` | {reason} |\n" for name, reason in sorted(ABSENT.items(), key=lambda each: each[0].lower())]
     return "".join(parts)
+
+
+def command_of(name: str, context: click.Context) -> click.Command:
+    """Return the command of this name."""
+    command = main.get_command(context, name)
+    assert command is not None
+    return command
 
 
 def _title(module: str) -> str:

@@ -1,12 +1,11 @@
 """`sprocket broker`: run a broker; with `drain` or `join`, let one leave a cluster or take its share of it."""
 
-from collections.abc import Awaitable, Callable
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, CommandFailed, namesrv_option, with_admin
+from sprocket_cli.client_session import HELP, CommandFailed, admin_session
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -41,7 +40,6 @@ def broker() -> None:
 
 @broker.command("drain")
 @click.argument("name")
-@namesrv_option
 @click.option("--exact-offsets", "exact", is_flag=True, help=_EXACT_HELP)
 @click.option("--skip-group", "skipped", multiple=True, metavar="GROUP", help="Do not wait for this group; repeatable.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0), help="Seconds to wait for consumers.  [default: any]")
@@ -52,37 +50,30 @@ def broker() -> None:
 @click.option(
     "--forget", is_flag=True, help="At the end, remove its queues, whose messages are read, from static topics."
 )
-def drain(
-    name: str,
-    namesrv: str | None,
-    exact: bool,
-    skipped: tuple[str, ...],
-    timeout_s: float | None,
-    settle_s: float,
+@admin_session
+async def drain(
+    admin: "AdminClient", name: str, exact: bool, skipped: tuple[str, ...], timeout_s: float | None, settle_s: float,
     forget: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Prepare broker NAME for its stop: no message is sent to it any more, and what it has is read.
 
     Its queues of static topics and its schedules move to the other brokers of the cluster. Its other topics lose their
     write permission.
     Then the command waits until every group has read what the broker has. If it stops anywhere, repeat it.
     """
-
-    async def work(drained: "BrokerDrain", site: "Site") -> None:
-        await drained.move_away(site, exact=exact)
-        if await drained.set_writable(site, is_writable=False):
-            click.echo(f"{name}: brokerPermission is 4, producers send to other brokers")
-        await drained.move_schedules(site)
-        # A static topic may have been created, or moved here, until now.
-        await drained.move_away(site, exact=exact)
-        left = await drained.until_read(site, skipped_groups=skipped, timeout_s=timeout_s, settle_s=settle_s)
-        if not left.is_nothing:
-            raise CommandFailed(f"broker {name} must not be stopped yet: {left.text()}; repeat the command to go on")
-        if forget:
-            await drained.forget(site)
-        click.echo(_verdict(name, is_forgotten=forget))
-
-    _with_broker(namesrv, name, work)
+    drained, site = await _drain_of(admin, name)
+    await drained.move_away(site, exact=exact)
+    if await drained.set_writable(site, is_writable=False):
+        click.echo(f"{name}: brokerPermission is 4, producers send to other brokers")
+    await drained.move_schedules(site)
+    # A static topic may have been created, or moved here, until now.
+    await drained.move_away(site, exact=exact)
+    left = await drained.until_read(site, skipped_groups=skipped, timeout_s=timeout_s, settle_s=settle_s)
+    if not left.is_nothing:
+        raise CommandFailed(f"broker {name} must not be stopped yet: {left.text()}; repeat the command to go on")
+    if forget:
+        await drained.forget(site)
+    click.echo(_verdict(name, is_forgotten=forget))
 
 
 def _verdict(name: str, *, is_forgotten: bool) -> str:
@@ -96,30 +87,24 @@ def _verdict(name: str, *, is_forgotten: bool) -> str:
 
 @broker.command("join")
 @click.argument("name")
-@namesrv_option
 @click.option("-t", "--topic", "topics", multiple=True, help="Only this static topic; repeatable.  [default: all]")
 @click.option("--exact-offsets", "exact", is_flag=True, help=_EXACT_HELP)
-def join(name: str, namesrv: str | None, topics: tuple[str, ...], exact: bool) -> None:
+@admin_session
+async def join(admin: "AdminClient", name: str, topics: tuple[str, ...], exact: bool) -> None:
     """Let broker NAME take its share: an equal part of the queues of each static topic of its cluster.
 
     A broker that was drained gets its write permission back. If the command stops anywhere, repeat it.
     """
-
-    async def work(drained: "BrokerDrain", site: "Site") -> None:
-        if await drained.set_writable(site, is_writable=True):
-            click.echo(f"{name}: brokerPermission is 6, producers may send to it")
-        count = await drained.take_share(site, exact=exact, topics=topics)
-        click.echo(f"Broker {name} has its share: {count} queues moved to it.")
-
-    _with_broker(namesrv, name, work)
+    drained, site = await _drain_of(admin, name)
+    if await drained.set_writable(site, is_writable=True):
+        click.echo(f"{name}: brokerPermission is 6, producers may send to it")
+    count = await drained.take_share(site, exact=exact, topics=topics)
+    click.echo(f"Broker {name} has its share: {count} queues moved to it.")
 
 
-def _with_broker(namesrv: str | None, name: str, work: "Callable[[BrokerDrain, Site], Awaitable[None]]") -> None:
-    async def session(admin: "AdminClient") -> None:
-        from sprocket.client.admin.broker_drain import BrokerDrain
-        from sprocket.client.admin.static_topics import StaticTopics
+async def _drain_of(admin: "AdminClient", name: str) -> "tuple[BrokerDrain, Site]":
+    from sprocket.client.admin.broker_drain import BrokerDrain
+    from sprocket.client.admin.static_topics import StaticTopics
 
-        drained = BrokerDrain(admin, StaticTopics.of(admin), click.echo)
-        await work(drained, await drained.site(name))
-
-    with_admin(namesrv, session)
+    drained = BrokerDrain(admin, StaticTopics.of(admin), click.echo)
+    return drained, await drained.site(name)

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
-from sprocket_cli.mqadmin.message import parse_time
+from sprocket_cli.client_session import HELP, admin_session, json_option, print_found
+from sprocket_cli.columns import parse_time
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.admin.redrive import DeadLetterFilter, Redriven
+    from sprocket.client.admin.redrive import Redriven
 
 
 @click.group(context_settings=HELP)
@@ -20,7 +20,6 @@ def dlq() -> None:
 
 @dlq.command()
 @click.argument("group")
-@namesrv_option
 @click.option("--filter", "sql", metavar="SQL92", help="Only those whose properties match.")
 @click.option("--tag", "tags", multiple=True, help="Only those with this tag; repeatable.")
 @click.option("--key", "keys", multiple=True, help="Only those with this key; repeatable.")
@@ -30,57 +29,35 @@ def dlq() -> None:
 @click.option("--to-retry", is_flag=True, help="Send them to the group's retry topic, which other groups do not read.")
 @click.option("--dry-run", is_flag=True, help="Only count them; send and record nothing.")
 @json_option
-def redrive(
-    group: str,
-    namesrv: str | None,
-    sql: str | None,
-    tags: tuple[str, ...],
-    keys: tuple[str, ...],
-    since: str | None,
-    until: str | None,
-    max_count: int | None,
-    to_retry: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@admin_session
+async def redrive(
+    admin: "AdminClient", group: str, sql: str | None, tags: tuple[str, ...], keys: tuple[str, ...],
+    since: str | None, until: str | None, max_count: int | None, to_retry: bool, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Send GROUP's dead letters to the topics that they came from.
 
     They keep their ids and properties, and stay in the dead-letter topic. A later run does not send the same dead
     letters again, even with another filter.
     """
-    from sprocket.client.admin.redrive import DeadLetterFilter
+    from sprocket.client.admin.redrive import DeadLetterFilter, Redrive, RedriveFailed
+    from sprocket.client.connection.identity import new_identity
 
     wanted = DeadLetterFilter(
         tags=frozenset(tags), keys=frozenset(keys), since_ms=parse_time(since), until_ms=parse_time(until), sql=sql
     )
-    done = with_admin(namesrv, lambda admin: _redrive(admin, group.strip(), wanted, to_retry, dry_run, max_count))
-    if as_json:
-        print_json(
-            {
-                "dryRun": dry_run, "matched": done.matched, "sent": done.sent, "sentBefore": done.sent_before,
-                "withoutOrigin": done.without_origin, "targets": done.targets,
-            }
-        )  # fmt: skip
-        return
-    for line in report_lines(done, dry_run):
-        click.echo(line)
-
-
-async def _redrive(
-    admin: "AdminClient", group: str, wanted: "DeadLetterFilter", to_retry: bool, dry_run: bool, max_count: int | None
-) -> "Redriven":
-    from sprocket.client.admin.redrive import Redrive, RedriveFailed
-    from sprocket.client.connection.identity import new_identity
-
     owner = (await new_identity(SystemClock(), None)).client_id
+    work = Redrive(admin, group.strip(), to_retry=to_retry, owner=owner)
     try:
-        return await Redrive(admin, group, to_retry=to_retry, owner=owner).run(
-            wanted, dry_run=dry_run, max_messages=max_count
-        )
+        done = await work.run(wanted, dry_run=dry_run, max_messages=max_count)
     except RedriveFailed as error:
         for line in report_lines(error.done, dry_run):
             click.echo(line)
         raise
+    document = {
+        "dryRun": dry_run, "matched": done.matched, "sent": done.sent, "sentBefore": done.sent_before,
+        "withoutOrigin": done.without_origin, "targets": done.targets,
+    }  # fmt: skip
+    print_found(document, report_lines(done, dry_run), as_json=as_json)
 
 
 def report_lines(done: "Redriven", dry_run: bool) -> list[str]:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sprocket.common.errors import ConfigError
-from sprocket_cli.client_session import (
-    CommandFailed,
-    WrongUsage,
-    json_option,
-    print_json,
-    run,
-    tool_credentials,
-)
+from sprocket_cli.client_session import CommandFailed, WrongUsage, json_option, print_json, run, tool_credentials
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from sprocket_cli.client_session import CommandFailed, with_admin
+from sprocket_cli.ask_each import ask_each
+from sprocket_cli.client_session import CommandFailed
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -16,20 +17,18 @@ cluster_option = click.option(
 )
 
 
-async def at_masters(admin: "AdminClient", cluster: str, ask: "Callable[[str], Awaitable[T]]") -> dict[str, T]:
-    """Return the answer of each master, by address.  Raises CommandFailed without a master."""
+async def at_masters(
+    admin: "AdminClient", cluster: str, ask: Callable[[str], Awaitable[T]], show: Callable[[dict[str, T]], None]
+) -> None:
+    """Ask each master, and `show` the answers by address, as `ask_each`.  Raises CommandFailed without a master."""
     addresses = await admin.broker_addresses(cluster, masters_only=True)
     if not addresses:
         raise CommandFailed(f"cluster {cluster} has no master")
-    return {address: await ask(address) for address in addresses}
+    await ask_each(addresses, ask, show=show)
 
 
-def changed_at_masters(
-    namesrv: str | None, cluster: str, change: "Callable[[AdminClient, str], Awaitable[object]]"
-) -> str:
-    """Change something at each master, and return their addresses as text.  Raises CommandFailed without a master."""
-
-    async def ask(admin: "AdminClient") -> list[str]:
-        return list(await at_masters(admin, cluster, lambda address: change(admin, address)))
-
-    return ", ".join(with_admin(namesrv, ask))
+async def change_at_masters(
+    admin: "AdminClient", cluster: str, change: Callable[[str], Awaitable[object]], done: str
+) -> None:
+    """Change something at each master; print `done` and their addresses.  Raises CommandFailed without a master."""
+    await at_masters(admin, cluster, change, lambda found: click.echo(f"{done} at {', '.join(found)}"))

@@ -6,9 +6,10 @@ import click
 import msgspec
 
 from sprocket.remoting.message.message_type import MessageType
-from sprocket_cli.client_session import HELP, CommandFailed, json_option, namesrv_option, print_found, with_admin
+from sprocket_cli.ask_each import ask_each
+from sprocket_cli.client_session import HELP, CommandFailed, admin_session, json_option, print_found
 from sprocket_cli.columns import fitted
-from sprocket_cli.commands.masters import at_masters, changed_at_masters, cluster_option
+from sprocket_cli.commands.masters import at_masters, change_at_masters, cluster_option
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -32,10 +33,10 @@ def namespace() -> None:
 @click.option("--admin", "user", default="admin", show_default=True, help="Account that may do all in the namespace.")
 @_password_option
 @cluster_option
-@namesrv_option
-def create(name: str, user: str, password: str, cluster: str, namesrv: str | None) -> None:
+@admin_session
+async def create(admin: "AdminClient", name: str, user: str, password: str, cluster: str) -> None:
     """Make namespace NAME, ORDERS or TENANT|ORDERS, and its administrator's account NAME%admin."""
-    with_admin(namesrv, lambda admin: _give_account(admin, cluster, name, user, password, ("All",)))
+    await _give_account(admin, cluster, name, user, password, ("All",))
     click.echo(f"namespace {name}: {_whole(name, user)} is its administrator")
 
 
@@ -46,10 +47,12 @@ def create(name: str, user: str, password: str, cluster: str, namesrv: str | Non
               show_default=True, help="What it may do in the namespace; repeatable.")  # fmt: skip
 @_password_option
 @cluster_option
-@namesrv_option
-def account(name: str, user: str, actions: tuple[str, ...], password: str, cluster: str, namesrv: str | None) -> None:
+@admin_session
+async def account(
+    admin: "AdminClient", name: str, user: str, actions: tuple[str, ...], password: str, cluster: str
+) -> None:
     """Make account NAME%USER, or change its password and rights.  The administrator of the namespace may do it."""
-    with_admin(namesrv, lambda admin: _give_account(admin, cluster, name, user, password, actions))
+    await _give_account(admin, cluster, name, user, password, actions)
     click.echo(f"namespace {name}: {_whole(name, user)} may {', '.join(actions)}")
 
 
@@ -73,9 +76,7 @@ async def _give_account(
         await (admin.create_user(server, info) if known is None else admin.update_user(server, info))
         await admin.update_acl(server, acl)
 
-    for server in admin.name_servers:
-        await give(server)
-    await at_masters(admin, cluster, give)
+    await ask_each([*admin.name_servers, *await admin.broker_addresses(cluster, masters_only=True)], give)
 
 
 def _whole(name: str, user: str) -> str:
@@ -99,48 +100,51 @@ def _whole(name: str, user: str) -> str:
 @click.option("--topic-attribute", "attributes", multiple=True, metavar="NAME=VALUE",
               help="Attribute of new topics, such as message.type=FIFO; repeatable.")  # fmt: skip
 @cluster_option
-@namesrv_option
-def limits(name: str, attributes: tuple[str, ...], cluster: str, namesrv: str | None, **values: Any) -> None:
+@admin_session
+async def limits(admin: "AdminClient", name: str, attributes: tuple[str, ...], cluster: str, **values: Any) -> None:
     """Set what namespace NAME may have at each master, in place of what was set; 0 is no limit."""
     from sprocket.remoting.bodies.namespace import NamespacePolicy
 
     template = dict(one.partition("=")[::2] for one in attributes)
     wanted = NamespacePolicy(name=name, topic_attributes=template, **values)
-    masters = changed_at_masters(namesrv, cluster, lambda admin, address: admin.set_namespace(address, wanted))
-    click.echo(f"the limits of namespace {name} are set at {masters}")
+    done = f"the limits of namespace {name} are set"
+    await change_at_masters(admin, cluster, lambda address: admin.set_namespace(address, wanted), done)
 
 
 @namespace.command("delete")
 @click.argument("name")
 @cluster_option
-@namesrv_option
-def delete(name: str, cluster: str, namesrv: str | None) -> None:
+@admin_session
+async def delete(admin: "AdminClient", name: str, cluster: str) -> None:
     """Delete the limits of namespace NAME.  Its topics, groups and accounts stay."""
-    masters = changed_at_masters(namesrv, cluster, lambda admin, address: admin.delete_namespace(address, name))
-    click.echo(f"the limits of namespace {name} are deleted at {masters}")
+    done = f"the limits of namespace {name} are deleted"
+    await change_at_masters(admin, cluster, lambda address: admin.delete_namespace(address, name), done)
 
 
 @namespace.command("list")
 @cluster_option
-@namesrv_option
 @json_option
-def list_namespaces(cluster: str, namesrv: str | None, as_json: bool) -> None:
+@admin_session
+async def list_namespaces(admin: "AdminClient", cluster: str, as_json: bool) -> None:
     """List the namespaces at each master: those that have a topic, a group or limits."""
-    _print(with_admin(namesrv, lambda admin: at_masters(admin, cluster, admin.namespaces)), as_json)
+    await at_masters(admin, cluster, admin.namespaces, lambda found: _print(found, as_json))
 
 
 @namespace.command("show")
 @click.argument("name")
 @cluster_option
-@namesrv_option
 @json_option
-def show(name: str, cluster: str, namesrv: str | None, as_json: bool) -> None:
+@admin_session
+async def show(admin: "AdminClient", name: str, cluster: str, as_json: bool) -> None:
     """Show what namespace NAME has at each master, and may have."""
-    found = with_admin(namesrv, lambda admin: at_masters(admin, cluster, admin.namespaces))
-    own = {address: {name: uses[name]} for address, uses in found.items() if name in uses}
-    if not own:
-        raise CommandFailed(f"no master knows a namespace {name}: it has no topic, no group and no limits there")
-    _print(own, as_json)
+
+    def print_own(found: "dict[str, dict[str, NamespaceUse]]") -> None:
+        own = {address: {name: uses[name]} for address, uses in found.items() if name in uses}
+        if not own:
+            raise CommandFailed(f"no master knows a namespace {name}: it has no topic, no group and no limits there")
+        _print(own, as_json)
+
+    await at_masters(admin, cluster, admin.namespaces, print_own)
 
 
 def _print(found: "dict[str, dict[str, NamespaceUse]]", as_json: bool) -> None:

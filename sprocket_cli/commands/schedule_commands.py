@@ -1,17 +1,15 @@
 """`sprocket schedule`: messages that brokers send again and again."""
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, parse_property, print_found, with_admin
+from sprocket_cli.client_session import HELP, admin_session, json_option, parse_property, print_found
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:
-    from sprocket.client.schedules import Schedules
-    from sprocket.remoting.bodies.schedule import ScheduleState
+    from sprocket.client.admin.admin_client import AdminClient
 
 _POLICIES: Final = ("none", "last", "all")
 _topic_option = click.option("--topic", required=True, help="Topic of the schedule.")
@@ -20,12 +18,6 @@ _topic_option = click.option("--topic", required=True, help="Topic of the schedu
 @click.group(context_settings=HELP)
 def schedule() -> None:
     """Let brokers send messages at the times of a cron expression, or every N."""
-
-
-def _ask(namesrv: str | None, ask: "Callable[[Schedules], Awaitable[Any]]") -> Any:
-    from sprocket.client.schedules import Schedules
-
-    return with_admin(namesrv, lambda admin: ask(Schedules(admin)))
 
 
 @schedule.command("create")
@@ -45,34 +37,30 @@ def _ask(namesrv: str | None, ask: "Callable[[Schedules], Awaitable[Any]]") -> A
 @click.option("--max-catch-up", type=click.IntRange(1), default=100, show_default=True, help="With --catch-up all.")
 @click.option("--jitter", type=click.FloatRange(0), default=0.0, help="Seconds by which a message may be later.")
 @click.option("--replace", is_flag=True, help="Change the schedule if it exists.")
-@namesrv_option
-def create(
-    name: str, body: str, topic: str, tag: str, keys: tuple[str, ...], properties: dict[str, str],
-    delay: float | None, replace: bool, namesrv: str | None, **rule: Any,
+@admin_session
+async def create(
+    admin: "AdminClient", name: str, body: str, topic: str, tag: str, keys: tuple[str, ...], properties: dict[str, str],
+    delay: float | None, replace: bool, **rule: Any,
 ) -> None:  # fmt: skip
     """Let a broker send BODY to a topic again and again, as schedule NAME."""
     from sprocket.client.message import Message
-    from sprocket.client.schedules import schedule_of
+    from sprocket.client.schedules import Schedules, schedule_of
 
     later = None if delay is None else timedelta(seconds=delay)
-
-    async def put(schedules: "Schedules") -> "ScheduleState":
-        message = Message(topic, body.encode(), tags=tag, keys=keys, properties=properties or None, delay=later)
-        return await schedules.put(schedule_of(name, message, **rule), replace=replace)
-
-    state = _ask(namesrv, put)
+    message = Message(topic, body.encode(), tags=tag, keys=keys, properties=properties or None, delay=later)
+    state = await Schedules(admin).put(schedule_of(name, message, **rule), replace=replace)
     click.echo(f"schedule {name} is at {state.broker_name}; next time: {_moment(state.next_millis)}")
 
 
 @schedule.command("list")
 @click.option("--cluster", help="Only of this cluster.")
-@namesrv_option
 @json_option
-def list_schedules(cluster: str | None, namesrv: str | None, as_json: bool) -> None:
+@admin_session
+async def list_schedules(admin: "AdminClient", cluster: str | None, as_json: bool) -> None:
     """List schedules, with the broker that each is at."""
-    from sprocket.client.schedules import condition_text, rule_text
+    from sprocket.client.schedules import Schedules, condition_text, rule_text
 
-    found: list[ScheduleState] = _ask(namesrv, lambda schedules: schedules.list(cluster))
+    found = await Schedules(admin).list(cluster)
     head = ("schedule", "topic", "rule", "broker", "next", "last", "fired", "state")
     rows = [
         (one.schedule.name, one.schedule.topic, rule_text(one.schedule), one.broker_name, _moment(one.next_millis),
@@ -85,13 +73,13 @@ def list_schedules(cluster: str | None, namesrv: str | None, as_json: bool) -> N
 @schedule.command("show")
 @click.argument("name")
 @_topic_option
-@namesrv_option
 @json_option
-def show(name: str, topic: str, namesrv: str | None, as_json: bool) -> None:
+@admin_session
+async def show(admin: "AdminClient", name: str, topic: str, as_json: bool) -> None:
     """Show schedule NAME."""
-    from sprocket.client.schedules import condition_text, rule_text
+    from sprocket.client.schedules import Schedules, condition_text, rule_text
 
-    found: ScheduleState = _ask(namesrv, lambda schedules: schedules.get(name, topic))
+    found = await Schedules(admin).get(name, topic)
     one = found.schedule
     fields = (
         ("schedule", one.name), ("topic", one.topic), ("rule", rule_text(one)), ("broker", found.broker_name),
@@ -109,9 +97,11 @@ def _command(word: str, done: str, about: str) -> None:
     @schedule.command(word, help=about)
     @click.argument("name")
     @_topic_option
-    @namesrv_option
-    def change(name: str, topic: str, namesrv: str | None) -> None:
-        _ask(namesrv, lambda schedules: getattr(schedules, word)(name, topic))
+    @admin_session
+    async def change(admin: "AdminClient", name: str, topic: str) -> None:
+        from sprocket.client.schedules import Schedules
+
+        await getattr(Schedules(admin), word)(name, topic)
         click.echo(f"schedule {name} {done}")
 
 

@@ -17,8 +17,9 @@ import msgspec
 
 from acl.tokens.verification_keys import ALGORITHMS, HS256
 from sprocket.common.errors import ConfigError
-from sprocket_cli.client_session import HELP, WrongUsage, json_option, namesrv_option, print_json
-from sprocket_cli.mqadmin.options import Target, ask_each, target_options
+from sprocket_cli.ask_each import ask_each
+from sprocket_cli.client_session import HELP, WrongUsage, json_option, namesrv_option, print_json, with_admin
+from sprocket_cli.target import Target, target_options
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -168,7 +169,11 @@ def revoke(namesrv: str | None, target: Target, text: str | None, token_id: str 
             raise WrongUsage("the token has no id (jti): revoke all tokens of its user (--user)")
         expires_at = expires_at + 1 if isinstance(expires_at, int) else None
 
-    async def ask(admin: "AdminClient", address: str) -> None:
-        await admin.revoke_token(address, token_id=token_id, username=user, expires_at=expires_at)
+    async def ask(admin: "AdminClient") -> None:
+        await ask_each(
+            await target.addresses(admin, masters_only=False),
+            lambda address: admin.revoke_token(address, token_id=token_id, username=user, expires_at=expires_at),
+            done=lambda address: f"revoke {address} success.",
+        )
 
-    ask_each(namesrv, target, ask, masters_only=False, done=lambda address: f"revoke {address} success.")
+    with_admin(namesrv, ask)

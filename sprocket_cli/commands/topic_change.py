@@ -5,20 +5,14 @@ A queue whose id is not below the topic's number of queues keeps its messages, b
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.stats import TopicOffset
 from sprocket.remoting.bodies.topic import TopicConfig
-from sprocket.remoting.codec.fastjson import loads
-from sprocket.remoting.codes import RequestCode, ResponseCode
-from sprocket.remoting.headers.admin import GetTopicConfigRequestHeader
 from sprocket_cli.client_session import CommandFailed
-
-if TYPE_CHECKING:
-    from sprocket.remoting.bodies.client import MessageQueue
-    from sprocket.remoting.bodies.stats import TopicOffset
 
 
 @dataclass(frozen=True)
@@ -42,17 +36,7 @@ async def masters_of(admin: AdminClient, cluster: str, topic: str) -> list[Maste
         raise CommandFailed(f"cluster {cluster} has no master")
     info = await admin.cluster_info()
     names = {address: name for name, data in info.broker_addr_table.items() for address in data.broker_addrs.values()}
-    return [Master(names.get(each, each), each, await _topic_at(admin, each, topic)) for each in addresses]
-
-
-async def _topic_at(admin: AdminClient, address: str, topic: str) -> TopicConfig | None:
-    try:
-        answer = await admin.ask(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic=topic))
-    except AdminError as error:
-        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            return None
-        raise
-    return loads(bytes(answer.body), TopicConfig)
+    return [Master(names.get(each, each), each, await admin.topic_config(each, topic)) for each in addresses]
 
 
 def refuse_existing(masters: Sequence[Master], topic: str) -> None:
@@ -73,7 +57,7 @@ async def unreachable(admin: AdminClient, masters: Sequence[Master], topic: str,
     return [_unreachable_on(each, queues, extents) for each in shrinking]
 
 
-def _unreachable_on(master: Master, queues: int, extents: "dict[MessageQueue, TopicOffset]") -> str:
+def _unreachable_on(master: Master, queues: int, extents: dict[MessageQueue, TopicOffset]) -> str:
     held = {
         queue.queue_id: extent.max_offset - extent.min_offset
         for queue, extent in sorted(extents.items())

@@ -1,18 +1,19 @@
 """`sprocket trace`: what clients recorded of messages."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_json, with_admin
-from sprocket_cli.columns import seconds_text
-from sprocket_cli.mqadmin.message import parse_time
+from sprocket_cli.client_session import HELP, admin_session, json_option, print_found
+from sprocket_cli.columns import parse_time, seconds_text
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
     from sprocket.client.trace.lookup import Found
 
+# Records that are held before they are written.
+_PART: Final = 1000
 _topic_option = click.option("-t", "--topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Trace topic.")
 
 
@@ -23,25 +24,16 @@ def trace() -> None:
 
 @trace.command()
 @click.argument("message_id")
-@namesrv_option
 @_topic_option
 @json_option
-def show(message_id: str, namesrv: str | None, topic: str, as_json: bool) -> None:
+@admin_session
+async def show(admin: "AdminClient", message_id: str, topic: str, as_json: bool) -> None:
     """Show who sent the message MESSAGE_ID, who got it, and how long that took."""
+    from sprocket.client.trace.export import as_dict
+    from sprocket.client.trace.lookup import TraceLookup
 
-    async def ask(admin: "AdminClient") -> "list[Found]":
-        from sprocket.client.trace.lookup import TraceLookup
-
-        return await TraceLookup(admin, topic).of_message(message_id.strip())
-
-    found = with_admin(namesrv, ask)
-    if as_json:
-        from sprocket.client.trace.export import as_dict
-
-        print_json([as_dict(record, host) for record, host in found])
-        return
-    for line in lines(found):
-        click.echo(line)
+    found = await TraceLookup(admin, topic).of_message(message_id.strip())
+    print_found([as_dict(record, host) for record, host in found], lines(found), as_json=as_json)
 
 
 def lines(found: "list[Found]") -> Iterator[str]:
@@ -61,29 +53,18 @@ def lines(found: "list[Found]") -> Iterator[str]:
 
 
 @trace.command()
-@namesrv_option
 @_topic_option
 @click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(["jsonl", "otlp", "elasticsearch"]),
-    default="jsonl",
-    show_default=True,
+    "-f", "--format", "form", type=click.Choice(["jsonl", "otlp", "elasticsearch"]), default="jsonl", show_default=True,
     help="JSON lines; requests of OTLP in JSON, one in a line; bulk requests of Elasticsearch.",
-)
+)  # fmt: skip
 @click.option("-o", "--output", type=click.File("w", encoding="utf-8"), default="-", help="A file; - prints.")
 @click.option("--since", help="Stored at this time or later: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
 @click.option("--until", help="Stored before this time.")
 @click.option("--index", default="rocketmq-trace", show_default=True, help="Index of Elasticsearch.")
-def export(
-    namesrv: str | None,
-    topic: str,
-    form: str,
-    output: IO[str],
-    since: str | None,
-    until: str | None,
-    index: str,
+@admin_session
+async def export(
+    admin: "AdminClient", topic: str, form: str, output: IO[str], since: str | None, until: str | None, index: str
 ) -> None:
     """Write stored traces for other tools.
 
@@ -94,35 +75,21 @@ def export(
     curl -H 'Content-Type: application/x-ndjson' --data-binary @t.ndjson http://es:9200/_bulk
     """
     from sprocket.client.trace.export import bulk_lines, json_lines, otlp_lines
+    from sprocket.client.trace.lookup import TraceLookup
 
-    begin_ms, end_ms = parse_time(since), parse_time(until)
     forms: dict[str, Callable[[Iterable[Found]], Iterator[str]]] = {
         "jsonl": json_lines, "otlp": otlp_lines, "elasticsearch": lambda records: bulk_lines(records, index),
     }  # fmt: skip
-    write = forms[form]
+    count, part = 0, list[Found]()
 
-    async def copy(admin: "AdminClient") -> int:
-        from sprocket.client.trace.lookup import TraceLookup
+    def flush() -> None:
+        output.writelines(line + "\n" for line in forms[form](part))
+        part.clear()
 
-        count = 0
-        part: list[Found] = []
-
-        def flush() -> None:
-            for line in write(part):
-                output.write(line + "\n")
-            part.clear()
-
-        async for one in TraceLookup(admin, topic).between(begin_ms, end_ms):
-            part.append(one)
-            count += 1
-            if len(part) >= _PART:
-                flush()
-        flush()
-        return count
-
-    count = with_admin(namesrv, copy)
+    async for one in TraceLookup(admin, topic).between(parse_time(since), parse_time(until)):
+        part.append(one)
+        count += 1
+        if len(part) >= _PART:
+            flush()
+    flush()
     click.echo(f"{count} records", err=True)
-
-
-# Records that are held before they are written.
-_PART = 1000

@@ -1,9 +1,14 @@
 """`sprocket transaction`: transactions that are neither committed nor rolled back."""
 
+from typing import TYPE_CHECKING
+
 import click
 
-from sprocket_cli.client_session import HELP, json_option, namesrv_option, print_found, with_admin
+from sprocket_cli.client_session import HELP, admin_session, json_option, print_found
 from sprocket_cli.columns import fitted, millis_text
+
+if TYPE_CHECKING:
+    from sprocket.client.admin.admin_client import AdminClient
 
 
 @click.group(context_settings=HELP)
@@ -12,17 +17,17 @@ def transaction() -> None:
 
 
 @transaction.command("list")
-@namesrv_option
 @click.option("-t", "--topic", "topic_name", help="Only messages for this topic.")
 @click.option("-g", "--group", "group", help="Only this producer group.")
 @json_option
-def list_transactions(namesrv: str | None, topic_name: str | None, group: str | None, as_json: bool) -> None:
+@admin_session
+async def list_transactions(admin: "AdminClient", topic_name: str | None, group: str | None, as_json: bool) -> None:
     """List the open transactions of every broker, oldest first."""
     from sprocket.client.admin.transaction_lookup import open_transactions
 
     found = [
         each
-        for each in with_admin(namesrv, open_transactions)
+        for each in await open_transactions(admin)
         if topic_name in (None, each.topic) and group in (None, each.group)
     ]
     found.sort(key=lambda each: each.born_timestamp)

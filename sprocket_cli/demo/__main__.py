@@ -109,8 +109,7 @@ class Demo:
         watching = asyncio.ensure_future(self._watch_consumers(receive_bar, sending))
         try:
             await sending.run(
-                self._cluster.namesrv,
-                lambda count: self._show(send_bar, count, _crash_note(sending.sent)),
+                self._cluster.namesrv, lambda count: self._show(send_bar, count, _crash_note(sending.sent))
             )
             await watching
         finally:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sprocket_cli.client_session import (
+    HELP,
     WrongUsage,
-    admin_command,
     json_option,
     name_servers,
+    namesrv_option,
     print_json,
     run,
     tool_credentials,
@@ -26,7 +27,8 @@ _STATUS: Final = {Level.OK: 0, Level.WARNING: 1, Level.FAILURE: 2}
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@admin_command()
+@click.command(context_settings=HELP)
+@namesrv_option
 @click.option("-c", "--configFile", "config", type=_FILE, help="The configuration of a broker on this machine.")
 @json_option
 def doctor(namesrv: str | None, config: Path | None, as_json: bool) -> None:

@@ -1,34 +1,25 @@
 """`mqadmin` about brokers."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
+from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import admin_command, json_option, print_found, with_admin
-from sprocket_cli.mqadmin.options import Target, ask_each, interval_option, repeat, target_options
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
+from sprocket.remoting.bodies.stats import figure, first_average
+from sprocket_cli.ask_each import ask_each
+from sprocket_cli.client_session import json_option, print_found
+from sprocket_cli.mqadmin.options import admin_command, interval_option, repeat
+from sprocket_cli.target import Target, target_options
 
 _CLOCK: Final = SystemClock()
 _CLUSTER = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %11s  %-12s  %-8s  %10s"
 _CLUSTER_HEAD = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %-11s  %-12s  %-8s  %-10s"
 _CLUSTER_NAMES = (
-    "#Cluster Name",
-    "#Broker Name",
-    "#BID",
-    "#Addr",
-    "#Version",
-    "#InTPS(LOAD)",
-    "#OutTPS(LOAD)",
-    "#Timer(Progress)",
-    "#PCWait(ms)",
-    "#Hour",
-    "#SPACE",
-    "#ACTIVATED",
-)
+    "#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version", "#InTPS(LOAD)", "#OutTPS(LOAD)", "#Timer(Progress)",
+    "#PCWait(ms)", "#Hour", "#SPACE", "#ACTIVATED",
+)  # fmt: skip
 _MORE = "%-16s  %-32s %14d %14d %14d %14d"
 _MORE_HEAD = "%-16s  %-32s %14s %14s %14s %14s"
 _MORE_NAMES = ("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
@@ -44,10 +35,8 @@ class Member(NamedTuple):
     runtime: dict[str, str]
 
 
-async def members(admin: "AdminClient", cluster: str | None) -> list[Member]:
+async def members(admin: AdminClient, cluster: str | None) -> list[Member]:
     """Return every broker of `cluster`, or of all clusters if that is None."""
-    from sprocket.client.admin.admin_client import AdminError
-
     info = await admin.cluster_info()
     found = []
     for name in [cluster] if cluster else sorted(info.cluster_addr_table):
@@ -68,15 +57,17 @@ async def members(admin: "AdminClient", cluster: str | None) -> list[Member]:
 @interval_option
 @click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
 @json_option
-def cluster_list(namesrv: str | None, more: bool, interval_s: float | None, cluster: str | None, as_json: bool) -> None:
+async def cluster_list(
+    admin: AdminClient, more: bool, interval_s: float | None, cluster: str | None, as_json: bool
+) -> None:
     """List the brokers of each cluster, with their message rates."""
 
-    def show() -> None:
-        found = with_admin(namesrv, lambda admin: members(admin, cluster))
+    async def show() -> None:
+        found = await members(admin, cluster)
         lines = more_lines(found) if more else cluster_lines(found, _CLOCK.wall_ms())
         print_found([member._asdict() for member in found], lines, as_json=as_json)
 
-    repeat(show, interval_s)
+    await repeat(show, interval_s)
 
 
 def cluster_lines(found: list[Member], now_ms: int) -> list[str]:
@@ -86,29 +77,19 @@ def cluster_lines(found: list[Member], now_ms: int) -> list[str]:
 
 def _cluster_line(member: Member, now_ms: int) -> str:
     table = member.runtime
-    put = f"{_first(table, 'putTps'):9.2f}({_load(table, 'send')})"
-    got = f"{_first(table, 'getTransferredTps'):9.2f}({_load(table, 'pull')}|{_load(table, 'ack', 'N')})"
+    put = f"{first_average(table, 'putTps'):9.2f}({_load(table, 'send')})"
+    got = f"{first_average(table, 'getTransferredTps'):9.2f}({_load(table, 'pull')}|{_load(table, 'ack', 'N')})"
     timer = (
-        f"{_number(table, 'timerReadBehind'):.0f}-{_number(table, 'timerOffsetBehind'):.0f}"
-        f"({_number(table, 'timerCongestNum') / 10000:.1f}w, {_number(table, 'timerEnqueueTps'):.1f}, "
-        f"{_number(table, 'timerDequeueTps'):.1f})"
+        f"{figure(table, 'timerReadBehind'):.0f}-{figure(table, 'timerOffsetBehind'):.0f}"
+        f"({figure(table, 'timerCongestNum') / 10000:.1f}w, {figure(table, 'timerEnqueueTps'):.1f}, "
+        f"{figure(table, 'timerDequeueTps'):.1f})"
     )
     earliest = table.get("earliestMessageTimeStamp", "")
     hours = (now_ms - int(earliest)) / 3_600_000 if earliest else 0.0
     return _CLUSTER % (
-        member.cluster,
-        member.broker_name,
-        member.broker_id,
-        member.address,
-        table.get("brokerVersionDesc", ""),
-        put,
-        got,
-        timer,
-        table.get("pageCacheLockTimeMills", ""),
-        f"{hours:2.2f}",
-        f"{_number(table, 'commitLogDiskRatio'):.4f}",
-        table.get("brokerActive", "false"),
-    )
+        *member[:4], table.get("brokerVersionDesc", ""), put, got, timer, table.get("pageCacheLockTimeMills", ""),
+        f"{hours:2.2f}", f"{figure(table, 'commitLogDiskRatio'):.4f}", table.get("brokerActive", "false"),
+    )  # fmt: skip
 
 
 def more_lines(found: list[Member]) -> list[str]:
@@ -118,8 +99,8 @@ def more_lines(found: list[Member]) -> list[str]:
         counts = []
         for later, earlier in (("TodayMorning", "YesterdayMorning"), ("TodayNow", "TodayMorning")):
             for way in ("Put", "Get"):
-                now = _number(member.runtime, f"msg{way}Total{later}")
-                counts.append(now - _number(member.runtime, f"msg{way}Total{earlier}"))
+                now = figure(member.runtime, f"msg{way}Total{later}")
+                counts.append(now - figure(member.runtime, f"msg{way}Total{earlier}"))
         lines.append(_MORE % (member.cluster, member.broker_name, *counts))
     return lines
 
@@ -130,24 +111,10 @@ def _load(table: Mapping[str, str], pool: str, default: str = "") -> str:
     return f"{size},{wait_ms}ms"
 
 
-def _first(table: Mapping[str, str], key: str) -> float:
-    """Return the first average of a value such as ``12.3 10.1 9.8``, 0 if there is none."""
-    words = table.get(key, "").split()
-    return float(words[0]) if words else 0.0
-
-
-def _number(table: Mapping[str, str], key: str) -> float:
-    """Return the figure `key`, 0 if it is absent."""
-    try:
-        return float(table.get(key, 0))
-    except ValueError:
-        return 0.0
-
-
 @admin_command("brokerStatus")
 @target_options()
 @json_option
-def broker_status(namesrv: str | None, target: Target, as_json: bool) -> None:
+async def broker_status(admin: AdminClient, target: Target, as_json: bool) -> None:
     """Show the runtime figures of a broker."""
 
     def show(tables: dict[str, dict[str, str]]) -> None:
@@ -158,4 +125,4 @@ def broker_status(namesrv: str | None, target: Target, as_json: bool) -> None:
         )
         print_found(tables, lines, as_json=as_json)
 
-    ask_each(namesrv, target, lambda admin, address: admin.broker_runtime_info(address), masters_only=False, show=show)
+    await ask_each(await target.addresses(admin, masters_only=False), admin.broker_runtime_info, show=show)

@@ -5,6 +5,10 @@ from typing import Final
 
 import click
 
+from sprocket.client.admin.stored_message import records, stored_messages
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.headers.pull import PullMessageResponseHeader
+from sprocket.remoting.message.record import MAGIC_BLANK
 from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage
 from sprocket_cli.mqadmin.message_text import record_line
 
@@ -26,11 +30,6 @@ def dump_compaction_log(path: Path | None) -> None:
         raise WrongUsage(f"file {path} not exist.")
     if path.is_dir():
         raise WrongUsage(f"file {path} is a directory.")
-    from sprocket.client.admin.stored_message import records, stored_messages
-    from sprocket.common.errors import ProtocolError
-    from sprocket.remoting.headers.pull import PullMessageResponseHeader
-    from sprocket.remoting.message.record import MAGIC_BLANK
-
     header = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=0, min_offset=0, max_offset=0)
     try:
         with path.open("rb") as file:

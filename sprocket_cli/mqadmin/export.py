@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.common.clock import SystemClock
+from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.stats import first_average
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.version_names import version_text
-from sprocket_cli.client_session import WrongUsage, admin_command, with_admin
+from sprocket_cli.client_session import WrongUsage
 from sprocket_cli.mqadmin.files import export_option, write_export
-from sprocket_cli.mqadmin.options import Target, target_options
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.remoting.bodies.group import SubscriptionGroupConfig
-    from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket_cli.mqadmin.options import admin_command
+from sprocket_cli.mqadmin.stats import day_sum
+from sprocket_cli.target import Target, target_options
 
 _CLOCK: Final = SystemClock()
 _CONFIG_KEYS: Final = (
@@ -39,8 +42,8 @@ cluster_option = click.option("-c", "--clusterName", "cluster", required=True, h
 @click.option("-t", "--topic", "only_topics", is_flag=True, help="Only topics, as topic.json.")
 @click.option("-g", "--subscriptionGroup", "only_groups", is_flag=True, help="Only groups, as subscriptionGroup.json.")
 @click.option("-s", "--specialTopic", "with_retry", is_flag=True, help="Retry and dead-letter topics, too.")
-def export_metadata(
-    namesrv: str | None, target: Target, folder: Path, only_topics: bool, only_groups: bool, with_retry: bool
+async def export_metadata(
+    admin: AdminClient, target: Target, folder: Path, only_topics: bool, only_groups: bool, with_retry: bool
 ) -> None:
     """Write the topics and groups of users to metadata.json.
 
@@ -48,29 +51,25 @@ def export_metadata(
     """
     if target.broker and not (only_topics or only_groups):
         raise WrongUsage("give -t or -g with -b")
-    with_topics = only_topics or not only_groups
-    with_groups = not only_topics
     name = "topic.json" if only_topics else "subscriptionGroup.json" if only_groups else "metadata.json"
-
-    async def read(admin: "AdminClient") -> object:
-        if target.broker is not None:
-            if with_topics:
-                return await admin.user_topics(target.broker, with_retry=with_retry)
-            found = await admin.user_consumer_groups(target.broker)
-            # What RocketMQ's SubscriptionGroupWrapper has.
-            return {"dataVersion": found.data_version, "subscriptionGroupTable": found.subscription_group_table}
+    if target.broker is None:
         content: dict[str, object] = {"exportTime": _CLOCK.wall_ms()}
-        addresses = await target.addresses(admin, masters_only=True)
-        if with_groups:
+        addresses = await target.addresses(admin)
+        if not only_topics:
             content["subscriptionGroupTable"] = await _all_groups(admin, addresses)
-        if with_topics:
+        if only_topics or not only_groups:
             content["topicConfigTable"] = await _all_topics(admin, addresses, with_retry)
-        return content
+        write_export(folder, name, content)
+    elif only_topics:
+        write_export(folder, name, await admin.user_topics(target.broker, with_retry=with_retry))
+    else:
+        found = await admin.user_consumer_groups(target.broker)
+        # What RocketMQ's SubscriptionGroupWrapper has.
+        groups = {"dataVersion": found.data_version, "subscriptionGroupTable": found.subscription_group_table}
+        write_export(folder, name, groups)
 
-    write_export(folder, name, with_admin(namesrv, read))
 
-
-async def _all_topics(admin: "AdminClient", addresses: list[str], with_retry: bool) -> "dict[str, TopicConfig]":
+async def _all_topics(admin: AdminClient, addresses: list[str], with_retry: bool) -> dict[str, TopicConfig]:
     merged: dict[str, TopicConfig] = {}
     for address in addresses:
         table = (await admin.user_topics(address, with_retry=with_retry)).topic_config_table
@@ -82,7 +81,7 @@ async def _all_topics(admin: "AdminClient", addresses: list[str], with_retry: bo
     return dict(sorted(merged.items()))
 
 
-async def _all_groups(admin: "AdminClient", addresses: list[str]) -> "dict[str, SubscriptionGroupConfig]":
+async def _all_groups(admin: AdminClient, addresses: list[str]) -> dict[str, SubscriptionGroupConfig]:
     merged: dict[str, SubscriptionGroupConfig] = {}
     for address in addresses:
         for name, config in (await admin.user_consumer_groups(address)).subscription_group_table.items():
@@ -95,54 +94,43 @@ async def _all_groups(admin: "AdminClient", addresses: list[str]) -> "dict[str, 
 @admin_command("exportConfigs")
 @cluster_option
 @export_option
-def export_configs(namesrv: str | None, cluster: str, folder: Path) -> None:
+async def export_configs(admin: AdminClient, cluster: str, folder: Path) -> None:
     """Write the main configuration of every master, and the size of the cluster, to configs.json."""
-
-    async def read(admin: "AdminClient") -> object:
-        configs = {}
-        groups = await admin.broker_groups(cluster.strip())
-        masters = [master for master, _ in groups if master is not None]
-        for master in masters:
-            table = await admin.broker_config(master)
-            configs[table.get("brokerName", master)] = {key: table[key] for key in _CONFIG_KEYS if key in table}
-        scale = {
-            "masterBrokerSize": len(masters),
-            "namesrvSize": len(admin.name_servers),
-            "slaveBrokerSize": sum(len(slaves) for _, slaves in groups),
-        }
-        return {"brokerConfigs": configs, "clusterScale": scale}
-
-    write_export(folder, "configs.json", with_admin(namesrv, read))
+    configs = {}
+    groups = await admin.broker_groups(cluster)
+    masters = [master for master, _ in groups if master is not None]
+    for master in masters:
+        table = await admin.broker_config(master)
+        configs[table.get("brokerName", master)] = {key: table[key] for key in _CONFIG_KEYS if key in table}
+    scale = {
+        "masterBrokerSize": len(masters),
+        "namesrvSize": len(admin.name_servers),
+        "slaveBrokerSize": sum(len(slaves) for _, slaves in groups),
+    }
+    write_export(folder, "configs.json", {"brokerConfigs": configs, "clusterScale": scale})
 
 
 @admin_command("exportMetrics")
 @cluster_option
 @export_option
-def export_metrics(namesrv: str | None, cluster: str, folder: Path) -> None:
+async def export_metrics(admin: AdminClient, cluster: str, folder: Path) -> None:
     """Write the figures of every master, and their totals, to metrics.json."""
-
-    async def read(admin: "AdminClient") -> object:
-        reports, totals = {}, dict.fromkeys(_TPS.values(), 0.0)
-        numbers = dict.fromkeys(
-            ("normalOneDayInNum", "normalOneDayOutNum", "transOneDayInNum", "scheduleOneDayInNum"), 0
-        )
-        for address in await admin.broker_addresses(cluster.strip(), masters_only=True):
-            name, report = await _report(admin, address)
-            reports[name] = report
-            quota = report["runtimeQuota"]
-            for key, total in _TPS.items():
-                totals[total] += quota["tps"][key]
-            for key in numbers:
-                numbers[key] += quota["oneDayNum"][key]
-        return {"evaluateReport": reports, "totalData": {"totalOneDayNum": numbers, "totalTps": totals}}
-
-    write_export(folder, "metrics.json", with_admin(namesrv, read))
+    reports, totals = {}, dict.fromkeys(_TPS.values(), 0.0)
+    numbers = dict.fromkeys(("normalOneDayInNum", "normalOneDayOutNum", "transOneDayInNum", "scheduleOneDayInNum"), 0)
+    for address in await admin.broker_addresses(cluster, masters_only=True):
+        name, report = await _report(admin, address)
+        reports[name] = report
+        quota = report["runtimeQuota"]
+        for key, total in _TPS.items():
+            totals[total] += quota["tps"][key]
+        for key in numbers:
+            numbers[key] += quota["oneDayNum"][key]
+    content = {"evaluateReport": reports, "totalData": {"totalOneDayNum": numbers, "totalTps": totals}}
+    write_export(folder, "metrics.json", content)
 
 
-async def _report(admin: "AdminClient", address: str) -> tuple[str, dict[str, dict[str, Any]]]:
+async def _report(admin: AdminClient, address: str) -> tuple[str, dict[str, dict[str, Any]]]:
     """Return a broker's name and its figures, named as RocketMQ's `ExportMetricsCommand` does."""
-    from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-
     runtime = await admin.broker_runtime_info(address)
     config = await admin.broker_config(address)
     groups = (await admin.user_consumer_groups(address)).subscription_group_table
@@ -161,8 +149,8 @@ async def _report(admin: "AdminClient", address: str) -> tuple[str, dict[str, di
         },
         "topicSize": len(topics),
         "tps": {
-            "normalInTps": _first(runtime, "putTps"),
-            "normalOutTps": _first(runtime, "getTransferredTps"),
+            "normalInTps": first_average(runtime, "putTps"),
+            "normalOutTps": first_average(runtime, "getTransferredTps"),
             "scheduleInTps": schedule_tps,
             "transInTps": trans_tps,
         },
@@ -180,12 +168,8 @@ async def _report(admin: "AdminClient", address: str) -> tuple[str, dict[str, di
     return config.get("brokerName", address), report
 
 
-async def _puts(admin: "AdminClient", address: str, topic: str) -> tuple[float, int]:
+async def _puts(admin: AdminClient, address: str, topic: str) -> tuple[float, int]:
     """Return the messages per second of the last minute, and those of a day; zeros for a topic without any."""
-    from sprocket.client.admin.admin_client import AdminError
-    from sprocket.client.admin.group_admin import GroupAdmin
-    from sprocket_cli.mqadmin.stats import day_sum
-
     try:
         stats = await GroupAdmin(admin).stats(address, _PUT_NUMS, topic)
     except AdminError as error:
@@ -195,10 +179,8 @@ async def _puts(admin: "AdminClient", address: str, topic: str) -> tuple[float, 
     return stats.stats_minute.tps, day_sum(stats)
 
 
-async def _clients(admin: "AdminClient", groups: Mapping[str, object]) -> set[str]:
+async def _clients(admin: AdminClient, groups: Mapping[str, object]) -> set[str]:
     """Return language and version of the connected consumers: ``JAVA%V5_3_3``."""
-    from sprocket.client.admin.admin_client import AdminError
-
     found = set()
     for group in groups:
         try:
@@ -215,9 +197,3 @@ def _yesterday(runtime: Mapping[str, str], way: str) -> int:
     """Return the number of messages put or got between the last two midnights."""
     now, before = (runtime.get(f"msg{way}Total{day}Morning", "0") for day in ("Today", "Yesterday"))
     return int(now) - int(before)
-
-
-def _first(runtime: Mapping[str, str], key: str) -> float:
-    """Return the first average of a value such as ``12.3 10.1 9.8``, 0 if there is none."""
-    words = runtime.get(key, "").split()
-    return float(words[0]) if words else 0.0

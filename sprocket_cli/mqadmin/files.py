@@ -8,6 +8,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from sprocket.common.errors import ProtocolError
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket_cli.client_session import CommandFailed, WrongUsage
 
 T = TypeVar("T")
@@ -24,9 +27,6 @@ def file_option(content: str) -> Callable[[F], F]:
 
 def configs_in_file(path: Path, config_type: type[T]) -> list[T]:
     """Return the JSON list in a file.  Raises WrongUsage for a file that cannot be read or is no such list."""
-    from sprocket.common.errors import ProtocolError
-    from sprocket.remoting.codec.fastjson import loads
-
     data = file_content(path)
     try:
         return loads(data, list[config_type])  # type: ignore[valid-type]
@@ -77,8 +77,6 @@ def write_export(folder: Path, name: str, content: object) -> None:
 
     Folders are created.  Raises CommandFailed if the file cannot be written.
     """
-    from sprocket.remoting.codec.pretty_json import pretty
-
     path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)

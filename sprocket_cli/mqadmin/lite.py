@@ -5,31 +5,32 @@ brokers are asked at once and shown by name, and a broker's failure is an error,
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
 
+from sprocket.client.admin.admin_client import AdminClient, AdminDenied, AdminError
+from sprocket.client.admin.at_once import AtOnce, Outcomes, answered, failures
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
+from sprocket.remoting.bodies.lite import (
+    GetBrokerLiteInfoResponseBody,
+    GetLiteClientInfoResponseBody,
+    GetLiteGroupInfoResponseBody,
+    GetLiteTopicInfoResponseBody,
+    GetParentTopicInfoResponseBody,
+    LiteLagInfo,
+)
+from sprocket.remoting.bodies.route import addresses_of
+from sprocket.remoting.bodies.stats import OffsetWrapper
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.message.lite_topics import lite_queue
+from sprocket_cli.client_session import json_option, print_found
 from sprocket_cli.columns import millis_text
-from sprocket_cli.mqadmin.options import Target, target_options
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.admin.at_once import Outcomes
-    from sprocket.remoting.bodies.lite import (
-        GetBrokerLiteInfoResponseBody,
-        GetLiteClientInfoResponseBody,
-        GetLiteGroupInfoResponseBody,
-        GetLiteTopicInfoResponseBody,
-        GetParentTopicInfoResponseBody,
-        LiteLagInfo,
-    )
-    from sprocket.remoting.bodies.stats import OffsetWrapper
+from sprocket_cli.mqadmin.java_form import java_form
+from sprocket_cli.mqadmin.options import admin_command
+from sprocket_cli.target import Target, target_options
 
 T = TypeVar("T")
-# Returns the address of each broker by what the output calls it.
-Find = Callable[["AdminClient"], Awaitable[Mapping[str, str]]]
 
 _MAX_REQUESTS: Final = 16  # at once
 _TOP: Final = 20  # `GetLiteGroupInfoSubCommand`
@@ -40,58 +41,40 @@ _CLIENT: Final = "%-30s %-20s %-30s %-30s "
 _OFFSETS: Final = "%-50s %-16s %-16s %-16s %-30s"
 _LAG: Final = "%-6s %-40s %-12s %-30s"
 
-_parent_option = click.option("-p", "--parentTopic", "parent", required=True, help="Parent topic name.")
+_parent_option = click.option("-p", "--parentTopic", "topic", required=True, help="Parent topic name.")
 _group_option = click.option("-g", "--group", required=True, help="Consumer group.")
 
 
-def _ask_all(
-    namesrv: str | None,
-    find: Find,
-    ask: "Callable[[AdminClient, str], Awaitable[T]]",
-    show: "Callable[[Outcomes[str, T]], Iterable[str]]",
+async def _ask_all(
+    admin: AdminClient,
+    brokers: Mapping[str, str],
+    ask: Callable[[str], Awaitable[T]],
+    show: Callable[[Outcomes[str, T]], Iterable[str]],
     *,
     as_json: bool = False,
 ) -> None:
-    """Ask each broker that `find` names, print what `show` makes of the outcomes, and fail if one failed."""
+    """Ask each of `brokers`, whose addresses are by what the output calls them, at once.
 
-    async def session(admin: "AdminClient") -> None:
-        from sprocket.client.admin.admin_client import AdminDenied, AdminError
-        from sprocket.client.admin.at_once import AtOnce, answered, failures
-
-        brokers = await find(admin)
-        outcomes = await AtOnce(_MAX_REQUESTS).each(brokers, lambda name: ask(admin, brokers[name]))
-        if as_json:
-            print_json(answered(outcomes))
-        else:
-            for line in show(outcomes):
-                click.echo(line)
-        failed = failures(outcomes)
-        if failed:
-            denied = next((error for error in failed.values() if isinstance(error, AdminDenied)), None)
-            raise AdminError("; ".join(f"{name}: {error}" for name, error in failed.items())) from denied
-
-    with_admin(namesrv, session)
+    Print what `show` makes of the outcomes, and fail if one failed.
+    """
+    outcomes = await AtOnce(_MAX_REQUESTS).each(brokers, lambda name: ask(brokers[name]))
+    print_found(answered(outcomes), show(outcomes), as_json=as_json)
+    failed = failures(outcomes)
+    if failed:
+        denied = next((error for error in failed.values() if isinstance(error, AdminDenied)), None)
+        raise AdminError("; ".join(f"{name}: {error}" for name, error in failed.items())) from denied
 
 
-def _on_route(topic: str, only: str | None = None) -> Find:
-    """Return what finds a topic's brokers: the master of each, else a slave; `only` the one with this name."""
-
-    async def find(admin: "AdminClient") -> Mapping[str, str]:
-        from sprocket.client.admin.admin_client import AdminError
-        from sprocket.remoting.bodies.route import addresses_of
-
-        route = await admin.topic_route(topic)
-        found = {name: one for name, one in addresses_of(route.broker_datas).items() if only in (None, name)}
-        if only is not None and not found:
-            raise AdminError(f"broker {only} is not on the route of topic {topic}")
-        return found
-
-    return find
+async def _on_route(admin: AdminClient, topic: str, only: str | None = None) -> Mapping[str, str]:
+    """Return the address of a topic's brokers by name: the master of each, else a slave; `only` one of this name."""
+    route = await admin.topic_route(topic)
+    found = {name: one for name, one in addresses_of(route.broker_datas).items() if only in (None, name)}
+    if only is not None and not found:
+        raise AdminError(f"broker {only} is not on the route of topic {topic}")
+    return found
 
 
-def _lines(outcomes: "Outcomes[str, T]", lines_of: Callable[[str, T], Iterable[str]]) -> Iterator[str]:
-    from sprocket.client.admin.admin_client import AdminError
-
+def _lines(outcomes: Outcomes[str, T], lines_of: Callable[[str, T], Iterable[str]]) -> Iterator[str]:
     for name, outcome in outcomes.items():
         if isinstance(outcome, AdminError):
             yield f"[{name}] error."
@@ -103,23 +86,14 @@ def _time(time_ms: int, absent: str = "-") -> str:
     return millis_text(time_ms) if time_ms > 0 else absent
 
 
-def _java_list(words: Iterable[str]) -> str:
-    return f"[{', '.join(words)}]"
-
-
 @admin_command("getBrokerLiteInfo")
 @target_options("Every master of this cluster.", cluster_flag="--cluster")
 @click.option("-d", "--showDetail", "detail", is_flag=True, help="Show parent topics and their groups, too.")
 @json_option
-def get_broker_lite_info(namesrv: str | None, target: Target, detail: bool, as_json: bool) -> None:
+async def get_broker_lite_info(admin: AdminClient, target: Target, detail: bool, as_json: bool) -> None:
     """Show how many lite topics, subscriptions and events a broker has."""
 
-    async def find(admin: "AdminClient") -> Mapping[str, str]:
-        return {address: address for address in await target.addresses(admin, masters_only=True)}
-
-    def lines_of(address: str, body: "GetBrokerLiteInfoResponseBody") -> Iterator[str]:
-        from sprocket.remoting.codec.fastjson import dumps
-
+    def lines_of(address: str, body: GetBrokerLiteInfoResponseBody) -> Iterator[str]:
         yield _BROKER % (
             address, body.store_type, body.max_lmq_num, body.current_lmq_num, body.lite_subscription_count,
             body.order_info_count, body.cq_table_size, body.offset_table_size, body.event_map_size,
@@ -128,96 +102,91 @@ def get_broker_lite_info(namesrv: str | None, target: Target, detail: bool, as_j
             yield f"Topic Meta: {dumps(body.topic_meta).decode()}"
             yield f"Group Meta: {dumps(body.group_meta).decode()}\n"
 
-    def show(outcomes: "Outcomes[str, GetBrokerLiteInfoResponseBody]") -> Iterator[str]:
+    def show(outcomes: Outcomes[str, GetBrokerLiteInfoResponseBody]) -> Iterator[str]:
         yield _BROKER % (
             "#Broker", "#Store Type", "#Max LMQ", "#Current LMQ", "#SubscriptionCount", "#OrderInfoCount",
             "#CQTableSize", "#OffsetTableSize", "#eventMapSize",
         )  # fmt: skip
         yield from _lines(outcomes, lines_of)
 
-    _ask_all(namesrv, find, lambda admin, address: admin.broker_lite_info(address), show, as_json=as_json)
+    brokers = {address: address for address in await target.addresses(admin)}
+    await _ask_all(admin, brokers, admin.broker_lite_info, show, as_json=as_json)
 
 
 @admin_command("getParentTopicInfo")
 @_parent_option
 @json_option
-def get_parent_topic_info(namesrv: str | None, parent: str, as_json: bool) -> None:
+async def get_parent_topic_info(admin: AdminClient, topic: str, as_json: bool) -> None:
     """Show the groups of a parent topic, and how many lite topics it has."""
-    topic = parent.strip()
 
-    def lines_of(name: str, body: "GetParentTopicInfoResponseBody") -> Iterator[str]:
-        yield _PARENT % (name[:40], body.ttl, body.lite_topic_count, body.lmq_num, _java_list(body.groups))
+    def lines_of(name: str, body: GetParentTopicInfoResponseBody) -> Iterator[str]:
+        yield _PARENT % (name[:40], body.ttl, body.lite_topic_count, body.lmq_num, java_form(body.groups))
 
-    def show(outcomes: "Outcomes[str, GetParentTopicInfoResponseBody]") -> Iterator[str]:
+    def show(outcomes: Outcomes[str, GetParentTopicInfoResponseBody]) -> Iterator[str]:
         yield f"Parent Topic Info: [{topic}]"
         yield _PARENT % ("#Broker Name", "#TTL", "#Lite Count", "#LMQ NUM", "#GROUPS")
         yield from _lines(outcomes, lines_of)
 
-    _ask_all(
-        namesrv, _on_route(topic), lambda admin, address: admin.parent_topic_info(address, topic), show, as_json=as_json
-    )
+    brokers = await _on_route(admin, topic)
+    await _ask_all(admin, brokers, lambda address: admin.parent_topic_info(address, topic), show, as_json=as_json)
 
 
 @admin_command("getLiteTopicInfo")
 @_parent_option
-@click.option("-l", "--liteTopic", "lite_topic", required=True, help="Lite topic name.")
+@click.option("-l", "--liteTopic", "lite", required=True, help="Lite topic name.")
 @click.option("-s", "--showClientId", "with_clients", is_flag=True, help="Show all client ids.")
 @json_option
-def get_lite_topic_info(namesrv: str | None, parent: str, lite_topic: str, with_clients: bool, as_json: bool) -> None:
+async def get_lite_topic_info(
+    admin: AdminClient, topic: str, lite: str, with_clients: bool, as_json: bool
+) -> None:  # fmt: skip
     """Show the offsets of a lite topic, and how many clients subscribe it."""
-    topic, lite = parent.strip(), lite_topic.strip()
 
-    def lines_of(name: str, body: "GetLiteTopicInfoResponseBody") -> Iterator[str]:
+    def lines_of(name: str, body: GetLiteTopicInfoResponseBody) -> Iterator[str]:
         extent = body.topic_offset
         cells = (0, 0, "-") if extent is None else (
             extent.min_offset, extent.max_offset, _time(extent.last_update_timestamp)
         )  # fmt: skip
-        yield _TOPIC % (name[:40], *cells, str(body.sharding_to_broker).lower(), len(body.subscriber))
+        yield _TOPIC % (name[:40], *cells, java_form(body.sharding_to_broker), len(body.subscriber))
         if with_clients:
-            yield _java_list(f"{client.client_id}@{client.group}" for client in body.subscriber)
+            yield java_form([f"{client.client_id}@{client.group}" for client in body.subscriber])
 
-    def show(outcomes: "Outcomes[str, GetLiteTopicInfoResponseBody]") -> Iterator[str]:
-        from sprocket.remoting.message.lite_topics import lite_queue
-
+    def show(outcomes: Outcomes[str, GetLiteTopicInfoResponseBody]) -> Iterator[str]:
         yield f"Lite Topic Info: [{topic}] [{lite}] [{lite_queue(topic, lite)}]"
         yield _TOPIC % ("#Broker Name", "#MinOffset", "#MaxOffset", "#LastUpdate", "#Sharding", "#SubClientCount")
         yield from _lines(outcomes, lines_of)
 
-    _ask_all(
-        namesrv, _on_route(topic), lambda admin, address: admin.lite_topic_info(address, topic, lite), show,
-        as_json=as_json,
-    )  # fmt: skip
+    brokers = await _on_route(admin, topic)
+    await _ask_all(admin, brokers, lambda address: admin.lite_topic_info(address, topic, lite), show, as_json=as_json)
 
 
 @admin_command("getLiteClientInfo")
 @_parent_option
 @_group_option
-@click.option("-c", "--clientId", "client_id", required=True, help="Client id.")
+@click.option("-c", "--clientId", "client", required=True, help="Client id.")
 @click.option("-s", "--showDetail", "detail", is_flag=True, help="Show the lite topics, at most 1000 of each broker.")
 @json_option
-def get_lite_client_info(
-    namesrv: str | None, parent: str, group: str, client_id: str, detail: bool, as_json: bool
+async def get_lite_client_info(
+    admin: AdminClient, topic: str, group: str, client: str, detail: bool, as_json: bool
 ) -> None:
     """Show how many lite topics a client subscribes, and when it last asked for messages."""
-    topic, name, client = parent.strip(), group.strip(), client_id.strip()
 
-    def lines_of(broker: str, body: "GetLiteClientInfoResponseBody") -> Iterator[str]:
+    def lines_of(broker: str, body: GetLiteClientInfoResponseBody) -> Iterator[str]:
         yield _CLIENT % (
             broker, body.lite_topic_count if body.lite_topic_count > 0 else "N/A",
             _time(body.last_access_time, "N/A"), _time(body.last_consume_time, "N/A"),
         )  # fmt: skip
         if detail and body.lite_topic_count >= 0:
-            yield f"Lite Topics: {_java_list(body.lite_topic_set)}\n"
+            yield f"Lite Topics: {java_form(list(body.lite_topic_set))}\n"
 
-    def show(outcomes: "Outcomes[str, GetLiteClientInfoResponseBody]") -> Iterator[str]:
-        yield f"Lite Client Info: [{topic}] [{name}] [{client}]"
+    def show(outcomes: Outcomes[str, GetLiteClientInfoResponseBody]) -> Iterator[str]:
+        yield f"Lite Client Info: [{topic}] [{group}] [{client}]"
         yield _CLIENT % ("#Broker", "#LiteTopicCount", "#LastAccessTime", "#LastConsumeTime")
         yield from _lines(outcomes, lines_of)
 
-    _ask_all(
-        namesrv, _on_route(topic), lambda admin, address: admin.lite_client_info(address, topic, name, client), show,
-        as_json=as_json,
-    )  # fmt: skip
+    brokers = await _on_route(admin, topic)
+    await _ask_all(
+        admin, brokers, lambda address: admin.lite_client_info(address, topic, group, client), show, as_json=as_json
+    )
 
 
 @admin_command("getLiteGroupInfo")
@@ -226,16 +195,14 @@ def get_lite_client_info(
 @click.option("-l", "--liteTopic", "lite_topic", help="Only this lite topic, with its offsets.")
 @click.option("-k", "--topK", "top_k", type=click.IntRange(0), default=_TOP, help="Lite topics of each broker.")
 @json_option
-def get_lite_group_info(
-    namesrv: str | None, parent: str, group: str, lite_topic: str | None, top_k: int, as_json: bool
+async def get_lite_group_info(
+    admin: AdminClient, topic: str, group: str, lite_topic: str | None, top_k: int, as_json: bool
 ) -> None:
     """Show the lag of a group, and the lite topics where it is largest."""
-    topic, name, lite = parent.strip(), group.strip(), (lite_topic or "").strip() or None
+    lite = lite_topic or None
 
-    def show(outcomes: "Outcomes[str, GetLiteGroupInfoResponseBody]") -> Iterator[str]:
-        from sprocket.client.admin.at_once import answered
-
-        yield f"Lite Group Info: [{name}] [{topic}]"
+    def show(outcomes: Outcomes[str, GetLiteGroupInfoResponseBody]) -> Iterator[str]:
+        yield f"Lite Group Info: [{group}] [{topic}]"
         if lite is not None:
             yield _OFFSETS % ("#Broker Name", "#BrokerOffset", "#ConsumeOffset", "#LagCount", "#LastUpdate")
         yield from _lines(
@@ -248,27 +215,27 @@ def get_lite_group_info(
             if lite is None:
                 yield from _top_lines(bodies)
 
-    _ask_all(
-        namesrv, _on_route(topic), lambda admin, address: admin.lite_group_info(address, name, lite, top_k), show,
-        as_json=as_json,
-    )  # fmt: skip
+    brokers = await _on_route(admin, topic)
+    await _ask_all(
+        admin, brokers, lambda address: admin.lite_group_info(address, group, lite, top_k), show, as_json=as_json
+    )
 
 
-def _offsets_line(broker: str, offsets: "OffsetWrapper | None") -> str:
+def _offsets_line(broker: str, offsets: OffsetWrapper | None) -> str:
     if offsets is None:
         return _OFFSETS % (broker, "-", "-", "-", "-")
     end, consumed = offsets.broker_offset, offsets.consumer_offset
     return _OFFSETS % (broker, end, consumed, end - consumed, _time(offsets.last_timestamp))
 
 
-def _lag_lines(bodies: "list[GetLiteGroupInfoResponseBody]", now_ms: int) -> Iterator[str]:
+def _lag_lines(bodies: list[GetLiteGroupInfoResponseBody], now_ms: int) -> Iterator[str]:
     times = [body.earliest_unconsumed_timestamp for body in bodies if body.earliest_unconsumed_timestamp > 0]
     earliest_ms = min([now_ms, *times])
     yield f"Total Lag Count: {sum(max(0, body.total_lag_count) for body in bodies)}"
     yield f"Min Unconsumed Timestamp: {earliest_ms} ({(now_ms - earliest_ms) // 1000} s ago)\n"
 
 
-def _top_lines(bodies: "list[GetLiteGroupInfoResponseBody]") -> Iterator[str]:
+def _top_lines(bodies: list[GetLiteGroupInfoResponseBody]) -> Iterator[str]:
     """Return the lite topics with the largest and with the oldest lag, of all brokers together."""
     counts = [lag for body in bodies for lag in body.lag_count_top_k or []]
     times = [lag for body in bodies for lag in body.lag_timestamp_top_k or []]
@@ -278,7 +245,7 @@ def _top_lines(bodies: "list[GetLiteGroupInfoResponseBody]") -> Iterator[str]:
     yield from _table(sorted(times, key=lambda lag: lag.earliest_unconsumed_timestamp))
 
 
-def _table(lags: "Iterable[LiteLagInfo]") -> Iterator[str]:
+def _table(lags: Iterable[LiteLagInfo]) -> Iterator[str]:
     yield _LAG % ("NO", "Lite Topic", "Lag Count", "UnconsumedTimestamp")
     for number, lag in enumerate(lags, 1):
         yield _LAG % (number, lag.lite_topic, lag.lag_count, _time(lag.earliest_unconsumed_timestamp))
@@ -287,19 +254,17 @@ def _table(lags: "Iterable[LiteLagInfo]") -> Iterator[str]:
 @admin_command("triggerLiteDispatch")
 @_parent_option
 @_group_option
-@click.option("-c", "--clientId", "client_id", help="Only this client.")
+@click.option("-c", "--clientId", "client", help="Only this client.")
 @click.option("-b", "--brokerName", "broker_name", help="Only this broker.")
-def trigger_lite_dispatch(
-    namesrv: str | None, parent: str, group: str, client_id: str | None, broker_name: str | None
+async def trigger_lite_dispatch(
+    admin: AdminClient, topic: str, group: str, client: str | None, broker_name: str | None
 ) -> None:
     """Let the clients of a group look at all their lite topics again."""
-    topic, name = parent.strip(), group.strip()
-    client = None if client_id is None else client_id.strip()
 
-    def show(outcomes: "Outcomes[str, None]") -> Iterator[str]:
-        yield f"Group And Topic Info: [{name}] [{topic}]\n"
+    def show(outcomes: Outcomes[str, None]) -> Iterator[str]:
+        yield f"Group And Topic Info: [{group}] [{topic}]\n"
         for broker, outcome in outcomes.items():
             yield f"{broker:<30} {'dispatched' if outcome is None else 'error':<12}"
 
-    find = _on_route(topic, None if broker_name is None else broker_name.strip())
-    _ask_all(namesrv, find, lambda admin, address: admin.trigger_lite_dispatch(address, name, client), show)
+    brokers = await _on_route(admin, topic, broker_name)
+    await _ask_all(admin, brokers, lambda address: admin.trigger_lite_dispatch(address, group, client), show)

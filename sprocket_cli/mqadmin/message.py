@@ -1,31 +1,30 @@
 """`mqadmin` about single messages.
 
-Unlike RocketMQ's, these commands do not print which groups consumed a message.  They also do not resend a message or
-push it to a consumer (RocketMQ's flags -s, -u, -g, -d).
+Unlike RocketMQ's, these commands do not resend a message or push it to a consumer (RocketMQ's flags -s, -u, -g, -d).
 """
 
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 import click
 
-from sprocket_cli.client_session import CommandFailed, WrongUsage, admin_command, json_option, print_json, with_admin
-from sprocket_cli.columns import millis_text
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.message_lookup import MessageLookup
+from sprocket.client.admin.message_tracks import MessageTrack, message_tracks
+from sprocket.client.admin.stored_message import StoredMessage
+from sprocket.client.message import ReceivedMessage
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket_cli.client_session import CommandFailed, json_option, print_found, print_json
+from sprocket_cli.columns import millis_text, parse_time
+from sprocket_cli.mqadmin.java_form import java_form
 from sprocket_cli.mqadmin.message_text import decoded, message_line, properties_text, shown_id
-from sprocket_cli.mqadmin.options import route_option, topic_option, with_lookup
+from sprocket_cli.mqadmin.options import admin_command, route_option, topic_option
 
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.admin.message_lookup import MessageLookup
-    from sprocket.client.admin.message_tracks import MessageTrack
-    from sprocket.client.admin.stored_message import StoredMessage
-    from sprocket.client.message import ReceivedMessage
-
+F = TypeVar("F", bound=Callable[..., Any])
 _FIELD = "%-20s %s"
 _KEY_HEAD = "%-50s %4s %40s"
 _KEY_ROW = "%-50s %4d %40d"
@@ -35,7 +34,7 @@ format_option = click.option("-f", "--bodyFormat", "body_format", help="Also pri
 
 
 def message_fields(
-    message: "ReceivedMessage", properties: Mapping[str, str], body_path: str, *, with_id: bool
+    message: ReceivedMessage, properties: Mapping[str, str], body_path: str, *, with_id: bool
 ) -> list[tuple[str, object]]:
     """Return names and values in RocketMQ's order (`QueryMsgByIdSubCommand.printMsg`)."""
     fields: list[tuple[str, object]] = [("OffsetID:", message.offset_message_id)] if with_id else []
@@ -58,7 +57,7 @@ def message_fields(
     ]
 
 
-def message_json(message: "ReceivedMessage") -> Mapping[str, object]:
+def message_json(message: ReceivedMessage) -> Mapping[str, object]:
     """Return a message as `--json` prints it."""
     return {
         "msgId": shown_id(message),
@@ -78,8 +77,8 @@ def message_json(message: "ReceivedMessage") -> Mapping[str, object]:
 
 
 def show_message(
-    message: "ReceivedMessage",
-    tracks: "Sequence[MessageTrack]",
+    message: ReceivedMessage,
+    tracks: Sequence[MessageTrack],
     body_format: str | None = None,
     *,
     number: int = 0,
@@ -106,11 +105,8 @@ def show_message(
         click.echo("WARN: No Consumer", nl=False)
 
 
-async def _tracks(admin: "AdminClient", message: "ReceivedMessage") -> "list[MessageTrack]":
+async def _tracks(admin: AdminClient, message: ReceivedMessage) -> list[MessageTrack]:
     """Return what the groups did with a message; none, after a line on stderr, if that cannot be asked."""
-    from sprocket.client.admin.admin_client import AdminError
-    from sprocket.client.admin.message_tracks import message_tracks
-
     try:
         return await message_tracks(admin, message)
     except AdminError as error:
@@ -118,7 +114,7 @@ async def _tracks(admin: "AdminClient", message: "ReceivedMessage") -> "list[Mes
         return []
 
 
-def _write_body(message: "ReceivedMessage", number: int) -> str:
+def _write_body(message: ReceivedMessage, number: int) -> str:
     directory = Path(tempfile.gettempdir()) / f"rocketmq-{os.getuid()}" / "msgbodys"
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     # The producer chose the id: it must not lead out of the directory or be too long for a file name.
@@ -136,30 +132,19 @@ def _write_body(message: "ReceivedMessage", number: int) -> str:
 @route_option
 @format_option
 @json_option
-def query_by_id(
-    namesrv: str | None, topic: str, message_ids: str, cluster: str | None, body_format: str | None, as_json: bool
+async def query_by_id(
+    admin: AdminClient, topic: str, message_ids: str, cluster: str | None, body_format: str | None, as_json: bool
 ) -> None:
     """Show messages with these ids."""
-    ids = [word.strip() for word in message_ids.split(",") if word.strip()]
-
-    async def ask(admin: "AdminClient") -> "list[tuple[ReceivedMessage, list[MessageTrack]] | None]":
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        lookup = MessageLookup(admin)
-        messages = [await lookup.by_id(topic.strip(), message_id, cluster) for message_id in ids]
-        return [
-            None if message is None else (message, [] if as_json else await _tracks(admin, message))
-            for message in messages
-        ]
-
-    found = with_admin(namesrv, ask)
+    lookup, ids = MessageLookup(admin), [word.strip() for word in message_ids.split(",") if word.strip()]
+    found = [await lookup.by_id(topic, message_id, cluster) for message_id in ids]
     if as_json:
-        print_json([message_json(one[0]) for one in found if one is not None])
-    for one in [] if as_json else found:
-        if one is None:
+        print_json([message_json(message) for message in found if message is not None])
+    for message in [] if as_json else found:
+        if message is None:
             click.echo("\nMessage not found!")
         else:
-            show_message(*one, body_format, with_id=True)
+            show_message(message, await _tracks(admin, message), body_format, with_id=True)
     if None in found:
         raise CommandFailed("Message not found!")
 
@@ -169,39 +154,20 @@ def query_by_id(
 @click.option("-k", "--msgKey", "key", required=True, help="Message key.")
 @click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored at this time, ms, or later.")
 @click.option("-e", "--endTimestamp", "end_ms", type=int, default=_MAX_LONG, help="Stored at this time or before.")
-@click.option(
-    "-m",
-    "--maxNum",
-    "max_count",
-    type=click.IntRange(1),
-    default=64,
-    help="Maximum messages of each broker.",
-)
+@click.option("-m", "--maxNum", "count", type=click.IntRange(1), default=64, help="Maximum messages of each broker.")
 @route_option
 @json_option
-def query_by_key(
-    namesrv: str | None,
-    topic: str,
-    key: str,
-    begin_ms: int,
-    end_ms: int,
-    max_count: int,
-    cluster: str | None,
+async def query_by_key(
+    admin: AdminClient, topic: str, key: str, begin_ms: int, end_ms: int, count: int, cluster: str | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """List the messages of a topic that have a key."""
-    found = with_lookup(
-        namesrv,
-        lambda lookup: lookup.by_key(topic.strip(), key.strip(), max_count, begin_ms, end_ms, cluster),
-    )
-    if as_json:
-        print_json([message_json(message) for message in found])
-        return
-    if not found:
+    found = await MessageLookup(admin).by_key(topic, key, count, begin_ms, end_ms, cluster)
+    if not found and not as_json:
         raise CommandFailed("query message by key finished, but no message.")
-    click.echo(_KEY_HEAD % ("#Message ID", "#QID", "#Offset"))
-    for message in found:
-        click.echo(_KEY_ROW % (shown_id(message), message.queue.queue_id, message.queue_offset))
+    rows = (_KEY_ROW % (shown_id(one), one.queue.queue_id, one.queue_offset) for one in found)
+    lines = [_KEY_HEAD % ("#Message ID", "#QID", "#Offset"), *rows]
+    print_found([message_json(message) for message in found], lines, as_json=as_json)
 
 
 @admin_command("queryMsgByUniqueKey")
@@ -210,26 +176,19 @@ def query_by_key(
 @click.option("-a", "--showAll", "show_all", is_flag=True, help="All messages with this id, at most 32.")
 @route_option
 @json_option
-def query_by_unique_key(
-    namesrv: str | None, topic: str, message_id: str, show_all: bool, cluster: str | None, as_json: bool
+async def query_by_unique_key(
+    admin: AdminClient, topic: str, message_id: str, show_all: bool, cluster: str | None, as_json: bool
 ) -> None:
     """Show the message with the id that its producer set."""
-
-    async def ask(admin: "AdminClient") -> "list[tuple[ReceivedMessage, list[MessageTrack]]]":
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        found = await MessageLookup(admin).by_unique_key(topic.strip(), message_id.strip(), cluster)
-        shown = found if show_all else found[:1]
-        return [(message, [] if as_json else await _tracks(admin, message)) for message in shown]
-
-    shown = with_admin(namesrv, ask)
+    found = await MessageLookup(admin).by_unique_key(topic, message_id, cluster)
+    shown = found if show_all else found[:1]
     if as_json:
-        print_json([message_json(message) for message, _ in shown])
+        print_json([message_json(message) for message in shown])
         return
     if not shown:
         raise CommandFailed("query message by key finished, but no message.")
-    for number, (message, tracks) in enumerate(shown):
-        show_message(message, tracks, number=number, with_id=False)
+    for number, message in enumerate(shown):
+        show_message(message, await _tracks(admin, message), number=number, with_id=False)
 
 
 @admin_command("queryMsgByOffset")
@@ -239,147 +198,99 @@ def query_by_unique_key(
 @click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Queue offset.")
 @format_option
 @json_option
-def query_by_offset(
-    namesrv: str | None,
-    topic: str,
-    broker_name: str,
-    queue_id: int,
-    offset: int,
-    body_format: str | None,
+async def query_by_offset(
+    admin: AdminClient, topic: str, broker_name: str, queue_id: int, offset: int, body_format: str | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Show the message at an offset of a queue."""
-
-    async def ask(admin: "AdminClient") -> "tuple[StoredMessage, list[MessageTrack]] | None":
-        from sprocket.client.admin.message_lookup import MessageLookup
-
-        lookup = MessageLookup(admin)
-        for queue, address in await lookup.queues(topic.strip()):
-            if (queue.broker_name, queue.queue_id) == (broker_name.strip(), queue_id):
-                found, _ = await lookup.stored(queue, address, offset, max_messages=1)
-                # A batch in one record arrives whole.
-                found = [one for one in found if one.message.queue_offset == offset]
-                if not found:
-                    return None
-                return found[0], [] if as_json else await _tracks(admin, found[0].message)
-        raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
-
-    found = with_admin(namesrv, ask)
-    if found is None:
+    lookup = MessageLookup(admin)
+    queue, address = await _queue(lookup, topic, broker_name, queue_id)
+    # A batch in one record arrives whole.
+    found, _ = await lookup.stored(queue, address, offset, max_messages=1)
+    stored = next((one for one in found if one.message.queue_offset == offset), None)
+    if stored is None:
         raise CommandFailed("Message not found!")
-    stored, tracks = found
     if as_json:
         print_json(message_json(stored.message))
     else:
+        tracks = await _tracks(admin, stored.message)
         show_message(stored.message, tracks, body_format, with_id=True, properties=stored.properties)
 
 
-def parse_time(text: str | None) -> int | None:
-    """Return the milliseconds of a number, or of ``yyyy-MM-dd#HH:mm:ss:SSS`` in local time.  Raises WrongUsage.
+async def _queue(lookup: MessageLookup, topic: str, broker_name: str, queue_id: int) -> tuple[MessageQueue, str]:
+    """Return a queue and the address of its broker.  Raises CommandFailed if there is none."""
+    for queue, address in await lookup.queues(topic):
+        if (queue.broker_name, queue.queue_id) == (broker_name, queue_id):
+            return queue, address
+    raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
 
-    Source: RocketMQ 5.3.3, `PrintMessageSubCommand.timestampFormat`.
-    """
-    if text is None:
-        return None
-    if text.strip().isdecimal():
-        return int(text)
-    seconds, _, millis = text.strip().rpartition(":")
-    try:
-        return int(datetime.strptime(seconds, "%Y-%m-%d#%H:%M:%S").timestamp()) * 1000 + int(millis)
-    except (ValueError, OverflowError):
-        raise WrongUsage(f"time {text!r}: allowed are milliseconds and yyyy-MM-dd#HH:mm:ss:SSS") from None
+
+def _read_options(command: F) -> F:
+    """Add the options of commands that print what was stored in a span of time."""
+    for flags, default, help_ in reversed((
+        (("-c", "--charsetName", "charset"), "UTF-8", "Charset of bodies."),
+        (("-s", "--subExpression", "tags"), "*", "Tags: 'TagA || TagB'."),
+        (("-b", "--beginTimestamp", "begin"), None, "From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS."),
+        (("-e", "--endTimestamp", "end"), None, "Before this time."),
+    )):  # fmt: skip
+        command = click.option(*flags, default=default, help=help_)(command)
+    return command
 
 
 @admin_command("printMsg")
 @topic_option
-@click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset of bodies.")
-@click.option("-s", "--subExpression", "tags", default="*", help="Tags: 'TagA || TagB'.")
-@click.option("-b", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
-@click.option("-e", "--endTimestamp", "end", help="Before this time.")
+@_read_options
 @click.option("-d", "--printBody", "print_body", type=bool, default=True, help="Print bodies (true|false).")
 @click.option("-l", "--lmqParentTopic", "route_topic", help="Topic whose route names the brokers.")
 @json_option
-def print_messages(
-    namesrv: str | None,
-    topic: str,
-    charset: str,
-    tags: str,
-    begin: str | None,
-    end: str | None,
-    print_body: bool,
-    route_topic: str | None,
-    as_json: bool,
-) -> None:
+async def print_messages(
+    admin: AdminClient, topic: str, charset: str, tags: str, begin: str | None, end: str | None, print_body: bool,
+    route_topic: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Print the messages of a topic that were stored in a span of time."""
-    begin_ms, end_ms = parse_time(begin), parse_time(end)
+    begin_ms, end_ms, lookup = parse_time(begin), parse_time(end), MessageLookup(admin)
+    for queue, address in await lookup.queues(topic, route_topic):
+        start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
+        if not as_json:
+            click.echo(f"minOffset={start}, maxOffset={stop}, {java_form(queue)}")
+        async for page in lookup.stored_pages(queue, address, start, stop, tags):
+            for stored in page:
+                print_stored(stored, charset if print_body else None, as_json=as_json)
+        if not as_json:
+            click.echo("-" * 56)
 
-    async def show(lookup: "MessageLookup") -> None:
-        for queue, address in await lookup.queues(topic.strip(), route_topic):
-            start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
-            name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-            if not as_json:
-                click.echo(f"minOffset={start}, maxOffset={stop}, {name}")
-            async for page in lookup.stored_pages(queue, address, start, stop, tags):
-                for stored in page:
-                    if as_json:
-                        print_json(message_json(stored.message))
-                        continue
-                    click.echo(message_line(stored, charset if print_body else None))
-            if not as_json:
-                click.echo("-" * 56)
 
-    with_lookup(namesrv, show)
+def print_stored(stored: StoredMessage, charset: str | None, *, as_json: bool) -> None:
+    """Print a message in one line, as JSON or with its body in `charset`, without it if that is None."""
+    if as_json:
+        print_json(message_json(stored.message))
+    else:
+        click.echo(message_line(stored, charset))
 
 
 @admin_command("printMsgByQueue")
 @topic_option
 @click.option("-a", "--brokerName", "broker_name", required=True, help="Broker name.")
 @click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
-@click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset of bodies.")
-@click.option("-s", "--subExpression", "tags", default="*", help="Tags: 'TagA || TagB'.")
-@click.option("-b", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS.")
-@click.option("-e", "--endTimestamp", "end", help="Before this time.")
+@_read_options
 @click.option("-p", "--printMsg", "print_message", type=bool, default=False, help="Print messages (true|false).")
 @click.option("-d", "--printBody", "print_body", type=bool, default=False, help="With -p: bodies, too (true|false).")
 @click.option("-f", "--calculate", "count_tags", type=bool, default=False, help="Count messages by tag (true|false).")
 @json_option
-def print_messages_of_queue(
-    namesrv: str | None,
-    topic: str,
-    broker_name: str,
-    queue_id: int,
-    charset: str,
-    tags: str,
-    begin: str | None,
-    end: str | None,
-    print_message: bool,
-    print_body: bool,
-    count_tags: bool,
-    as_json: bool,
-) -> None:
+async def print_messages_of_queue(
+    admin: AdminClient, topic: str, broker_name: str, queue_id: int, charset: str, tags: str, begin: str | None,
+    end: str | None, print_message: bool, print_body: bool, count_tags: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Print the messages of a queue, or count them by tag.  Without -p, -f and --json it prints nothing."""
-    topic, broker_name = topic.strip(), broker_name.strip()
-    begin_ms, end_ms = parse_time(begin), parse_time(end)
-
-    async def show(lookup: "MessageLookup") -> Counter[str]:
-        counts, place = Counter[str](), (broker_name, queue_id)
-        queues = [each for each in await lookup.queues(topic) if (each[0].broker_name, each[0].queue_id) == place]
-        if not queues:
-            raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
-        queue, address = queues[0]
-        start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
-        async for page in lookup.stored_pages(queue, address, start, stop, tags):
-            for stored in page:
-                tag = stored.message.tags
-                if tag.strip():
-                    counts[tag] += 1
-                if as_json:
-                    print_json(message_json(stored.message))
-                elif print_message:
-                    click.echo(message_line(stored, charset if print_body else None))
-        return counts
-
-    counts = with_lookup(namesrv, show)
-    if count_tags and not as_json:
-        for tag, count in counts.most_common():
+    begin_ms, end_ms, lookup = parse_time(begin), parse_time(end), MessageLookup(admin)
+    queue, address = await _queue(lookup, topic, broker_name, queue_id)
+    start, stop = await lookup.bounds(queue, address, begin_ms, end_ms)
+    counts = Counter[str]()
+    async for page in lookup.stored_pages(queue, address, start, stop, tags):
+        for stored in page:
+            counts[stored.message.tags] += 1
+            if as_json or print_message:
+                print_stored(stored, charset if print_body else None, as_json=as_json)
+    for tag, count in counts.most_common() if count_tags and not as_json else ():
+        if tag.strip():
             click.echo(f"Tag: {tag:<30} Count: {count}")

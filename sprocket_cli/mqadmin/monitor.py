@@ -4,20 +4,22 @@ Source: RocketMQ 5.3.3, `MonitorService`, `DefaultMonitorListener`.  RocketMQ wr
 Unlike there, the first round does not wait for 20 s.  OFFSET_MOVED_EVENT is not consumed: our brokers send none.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.group_admin import GroupAdmin
+from sprocket.client.admin.message_lookup import MessageLookup
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import CommandFailed, admin_command, name_servers, with_admin
+from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
+from sprocket.remoting.bodies.stats import OffsetWrapper
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
+from sprocket_cli.client_session import failure_text
 from sprocket_cli.mqadmin.consumer.running_info_text import stuck, subscribe_alike
-from sprocket_cli.mqadmin.options import repeat
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient, AdminError
-    from sprocket.remoting.bodies.client import MessageQueue
-    from sprocket.remoting.bodies.consumption import ConsumerRunningInfo
-    from sprocket.remoting.bodies.stats import OffsetWrapper
+from sprocket_cli.mqadmin.options import admin_command, repeat
 
 _CLOCK: Final = SystemClock()
 _ROUND_S: Final = 60.0
@@ -43,25 +45,22 @@ class Backlog(NamedTuple):
 
 
 @admin_command("startMonitoring")
-def start_monitoring(namesrv: str | None) -> None:
+async def start_monitoring(admin: AdminClient) -> None:
     """Show the backlog and the problems of all connected consumer groups, every minute until Ctrl-C.
 
     A server that does not respond is named on standard error; the next round asks it again.
     """
-    name_servers(namesrv)
 
-    def show() -> None:
+    async def show() -> None:
         try:
-            with_admin(namesrv, _round)
-        except CommandFailed as error:
-            click.echo(error.message, err=True)
+            await _round(admin)
+        except SprocketError as error:
+            click.echo(failure_text(error), err=True)
 
-    repeat(show, _ROUND_S)
+    await repeat(show, _ROUND_S)
 
 
-async def _round(admin: "AdminClient") -> None:
-    from sprocket.remoting.message.topic_names import RETRY_PREFIX
-
+async def _round(admin: AdminClient) -> None:
     click.echo(f"{_PREFIX}{'=' * 41}beginRound")
     for topic in await admin.topic_list():
         if topic.startswith(RETRY_PREFIX):
@@ -70,11 +69,8 @@ async def _round(admin: "AdminClient") -> None:
     click.echo(f"{_PREFIX}{'=' * 41}endRound")
 
 
-async def _group_lines(admin: "AdminClient", group: str) -> list[str]:
+async def _group_lines(admin: AdminClient, group: str) -> list[str]:
     """Return the lines about a group; none for a group without connected consumers."""
-    from sprocket.client.admin.admin_client import AdminError
-    from sprocket.client.admin.group_admin import GroupAdmin
-
     groups, lines = GroupAdmin(admin), []
     try:
         client_ids = sorted(each.client_id for each in (await groups.consumers(group)).connection_set)
@@ -88,19 +84,19 @@ async def _group_lines(admin: "AdminClient", group: str) -> list[str]:
     infos: dict[str, ConsumerRunningInfo[str]] = {}
     for client_id in client_ids:
         try:
-            infos[client_id] = await groups.running_info(group, client_id)
+            infos[client_id] = await admin.running_info(group, client_id)
         except AdminError:
             continue  # it has just ended, or it sends no reports
     return lines + notices(group, infos, _CLOCK.wall_ms())
 
 
-def _show_unreachable(error: "AdminError") -> None:
+def _show_unreachable(error: AdminError) -> None:
     """Name a server that does not respond; a refusal, such as that of a group without members, is no news."""
     if error.code is None:
         click.echo(str(error), err=True)
 
 
-async def _backlog_lines(admin: "AdminClient", group: str) -> list[str]:
+async def _backlog_lines(admin: AdminClient, group: str) -> list[str]:
     """Return a line for each topic that the group consumes."""
     table = (await admin.consume_stats(group)).offset_table
     lines = []
@@ -110,7 +106,7 @@ async def _backlog_lines(admin: "AdminClient", group: str) -> list[str]:
     return lines
 
 
-def notices(group: str, infos: "dict[str, ConsumerRunningInfo[str]]", now_ms: int) -> list[str]:
+def notices(group: str, infos: dict[str, ConsumerRunningInfo[str]], now_ms: int) -> list[str]:
     """Return a text for members that subscribe differently, and one for each member with queues that seem stuck.
 
     Such a queue has a line of its own; as in RocketMQ, only the first line of a member begins with the group.
@@ -124,11 +120,7 @@ def notices(group: str, infos: "dict[str, ConsumerRunningInfo[str]]", now_ms: in
     return lines
 
 
-async def _backlog(
-    admin: "AdminClient", group: str, topic: str, offsets: "dict[MessageQueue, OffsetWrapper]"
-) -> Backlog:
-    from sprocket.client.admin.message_lookup import MessageLookup
-
+async def _backlog(admin: AdminClient, group: str, topic: str, offsets: dict[MessageQueue, OffsetWrapper]) -> Backlog:
     lookup, delays_ms = MessageLookup(admin), [0]
     addresses = dict(await lookup.queues(topic))
     for queue, each in offsets.items():

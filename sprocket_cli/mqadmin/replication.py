@@ -1,44 +1,43 @@
 """`mqadmin` about replication between master and slaves."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_found, with_admin
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.remoting.bodies.stats import HARuntimeInfo
+from sprocket_cli.ask_each import ask_each
+from sprocket_cli.client_session import SERVER_ADDRESS, json_option, print_found
 from sprocket_cli.columns import millis_text
-from sprocket_cli.mqadmin.options import Target, ask_each, interval_option, repeat, target_options
-
-if TYPE_CHECKING:
-    from sprocket.remoting.bodies.stats import HARuntimeInfo
+from sprocket_cli.mqadmin.options import admin_command, interval_option, repeat
+from sprocket_cli.target import Target, target_options
 
 _SLAVE_HEAD: Final = "%-32s  %-16s %16s %16s %16s %16s"
 _SLAVE: Final = "%-32s  %-16d %16d %16.2f %16s %16d"
 _SLAVE_NAMES: Final = (
-    "#SlaveAddr",
-    "#SlaveAckOffset",
-    "#Diff",
-    "#TransferSpeed(KB/s)",
-    "#Status",
-    "#TransferFromWhere",
-)
+    "#SlaveAddr", "#SlaveAckOffset", "#Diff", "#TransferSpeed(KB/s)", "#Status", "#TransferFromWhere",
+)  # fmt: skip
 
 
 @admin_command("haStatus")
 @target_options("Every master of this cluster.")
 @interval_option
 @json_option
-def ha_status(namesrv: str | None, target: Target, interval_s: float | None, as_json: bool) -> None:
+async def ha_status(admin: AdminClient, target: Target, interval_s: float | None, as_json: bool) -> None:
     """Show how far the slaves of a master are, or how far a slave is."""
 
-    def show(found: "dict[str, HARuntimeInfo]") -> None:
+    def print_each(found: dict[str, HARuntimeInfo]) -> None:
         lines = (line for address, status in found.items() for line in ha_lines(address, status))
         print_found(found, lines, as_json=as_json)
 
-    repeat(lambda: ask_each(namesrv, target, lambda admin, address: admin.ha_status(address), show=show), interval_s)
+    async def show() -> None:
+        await ask_each(await target.addresses(admin), admin.ha_status, show=print_each)
+
+    await repeat(show, interval_s)
 
 
-def ha_lines(address: str, status: "HARuntimeInfo") -> Iterator[str]:
+def ha_lines(address: str, status: HARuntimeInfo) -> Iterator[str]:
     """Yield RocketMQ's lines: of a master, one per slave; of a slave, its own figures."""
     yield ""
     if not status.master:
@@ -64,7 +63,7 @@ def ha_lines(address: str, status: "HARuntimeInfo") -> Iterator[str]:
 @admin_command("resetMasterFlushOffset")
 @click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, required=True, help="Address of the slave.")
 @click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Flushed offset of the master.")
-def reset_master_flush_offset(namesrv: str | None, broker: str, offset: int) -> None:
+async def reset_master_flush_offset(admin: AdminClient, broker: str, offset: int) -> None:
     """Set the flushed offset of the master that a slave remembers."""
-    with_admin(namesrv, lambda admin: admin.reset_master_flush_offset(broker, offset))
+    await admin.reset_master_flush_offset(broker, offset)
     click.echo(f"reset master flush offset to {offset} success")

@@ -3,34 +3,25 @@
 Unlike RocketMQ's, `consumeMessage` prints at most -c messages of all queues together.
 """
 
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.message_lookup import MessageLookup
+from sprocket.client.message import Message
+from sprocket.client.producer import Producer
+from sprocket.client.send_result import SendResult
+from sprocket.client.trace.recorder import TraceSettings
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import (
-    CommandFailed,
-    WrongUsage,
-    admin_command,
-    client_settings,
-    json_option,
-    name_servers,
-    print_found,
-    print_json,
-    run,
-    with_admin,
-)
-from sprocket_cli.mqadmin.message import message_json, parse_time
-from sprocket_cli.mqadmin.message_text import message_line
-from sprocket_cli.mqadmin.options import repeat, topic_option, with_lookup
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.message_lookup import MessageLookup
-    from sprocket.client.message import Message
-    from sprocket.client.send_result import SendResult
-    from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.common.errors import ClientError
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket_cli.client_session import CommandFailed, WrongUsage, client_settings, json_option, print_found
+from sprocket_cli.columns import parse_time
+from sprocket_cli.mqadmin.java_form import java_form
+from sprocket_cli.mqadmin.message import print_stored
+from sprocket_cli.mqadmin.options import admin_command, repeat, topic_option
 
 _CLOCK: Final = SystemClock()
 _SENT: Final = "%-32s  %-4s  %-20s    %s"
@@ -48,30 +39,17 @@ _STATUS_GROUP: Final = "PID_SMSC"
 @click.option("-i", "--qid", "queue_id", type=click.IntRange(0), help="Queue id; with -b.")
 @click.option("-m", "--msgTraceEnable", "trace", type=bool, default=False, help="Record a trace (true|false).")
 @json_option
-def send_message(
-    namesrv: str | None,
-    topic: str,
-    body: str,
-    keys: str,
-    tags: str,
-    broker_name: str | None,
-    queue_id: int | None,
-    trace: bool,
-    as_json: bool,
-) -> None:
+async def send_message(
+    admin: AdminClient, topic: str, body: str, keys: str, tags: str, broker_name: str | None, queue_id: int | None,
+    trace: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Send a message."""
-    from sprocket.client.message import Message
-    from sprocket.remoting.bodies.client import MessageQueue
-
     if queue_id is not None and broker_name is None:
         raise WrongUsage("Broker name must be set if the queue is chosen!")
-    topic = topic.strip()
-    queue = MessageQueue(topic, broker_name.strip(), queue_id) if broker_name and queue_id is not None else None
-
-    def message() -> Message:
-        return Message(topic, body.strip().encode(), tags=tags.strip(), keys=keys.split())
-
-    result = run(_send(name_servers(namesrv), message, queue, trace=trace))
+    queue = MessageQueue(topic, broker_name, queue_id) if broker_name and queue_id is not None else None
+    # The end of the producer sends the record of the trace.
+    async with _producer(admin, _producer_group(), TraceSettings() if trace else None) as producer:
+        result = await producer.send(Message(topic, body.encode(), tags=tags, keys=keys.split()), queue=queue)
     place = result.queue
     document = {
         "brokerName": place.broker_name, "queueId": place.queue_id, "sendStatus": result.status.name,
@@ -84,16 +62,8 @@ def send_message(
     print_found(document, lines, as_json=as_json)
 
 
-async def _send(
-    servers: list[str], message: Callable[[], "Message"], queue: "MessageQueue | None", *, trace: bool
-) -> "SendResult":
-    """Send one message; with `trace`, also the record of its send, before this returns."""
-    from sprocket.client.producer import Producer
-    from sprocket.client.trace.recorder import TraceSettings
-
-    client, settings = client_settings(";".join(servers)), TraceSettings() if trace else None
-    async with Producer(_producer_group(), client=client, trace=settings) as producer:
-        return await producer.send(message(), queue=queue)
+def _producer(admin: AdminClient, group: str, trace: TraceSettings | None = None) -> Producer:
+    return Producer(group, client=client_settings(";".join(admin.name_servers)), trace=trace)
 
 
 def _producer_group() -> str:
@@ -105,17 +75,9 @@ def _producer_group() -> str:
 @topic_option
 @click.option("-a", "--amount", type=click.IntRange(2), default=100, help="Number of messages.")
 @click.option("-s", "--size", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
-def check_send_rt(namesrv: str | None, topic: str, amount: int, size_bytes: int) -> None:
+async def check_send_rt(admin: AdminClient, topic: str, amount: int, size_bytes: int) -> None:
     """Send messages to a topic and show the response time of each."""
-    run(_check_send_rt(name_servers(namesrv), topic.strip(), amount, b"a" * size_bytes))
-
-
-async def _check_send_rt(servers: list[str], topic: str, amount: int, body: bytes) -> None:
-    from sprocket.client.message import Message
-    from sprocket.client.producer import Producer
-    from sprocket.common.errors import ClientError
-
-    async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
+    async with _producer(admin, _producer_group()) as producer:
         queues = await producer.queues(topic)
         click.echo(_SENT % ("#Broker Name", "#QID", "#Send Result", "#RT"))
         elapsed_ms = 0
@@ -123,7 +85,7 @@ async def _check_send_rt(servers: list[str], topic: str, amount: int, body: byte
             queue = queues[number % len(queues)]
             began = _CLOCK.monotonic()
             try:
-                await producer.send(Message(topic, body), queue=queue)
+                await producer.send(Message(topic, b"a" * size_bytes), queue=queue)
                 sent = "true"
             except ClientError:
                 sent = "false"
@@ -138,34 +100,26 @@ async def _check_send_rt(servers: list[str], topic: str, amount: int, body: byte
 @click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name: its topic of that name.")
 @click.option("-s", "--messageSize", "size_bytes", type=click.IntRange(1), default=128, help="Size of a body, bytes.")
 @click.option("-c", "--count", type=click.IntRange(1), default=50, help="Number of messages.")
-def send_status(namesrv: str | None, broker_name: str, size_bytes: int, count: int) -> None:
+async def send_status(admin: AdminClient, broker_name: str, size_bytes: int, count: int) -> None:
     """Send messages to a broker and show the result and the response time of each."""
-    run(_send_status(name_servers(namesrv), broker_name.strip(), size_bytes, count))
-
-
-async def _send_status(servers: list[str], topic: str, size_bytes: int, count: int) -> None:
-    from sprocket.client.message import Message
-    from sprocket.client.producer import Producer
-
     words = b"hello jodie"
-    async with Producer(_STATUS_GROUP, client=client_settings(";".join(servers))) as producer:
+    async with _producer(admin, _STATUS_GROUP) as producer:
         # The first send also connects to the broker: it is not shown.
-        await producer.send(Message(topic, words * 2))
+        await producer.send(Message(broker_name, words * 2))
         for _ in range(count):
             began = _CLOCK.monotonic()
-            result = await producer.send(Message(topic, words * -(-size_bytes // len(words))))
+            result = await producer.send(Message(broker_name, words * -(-size_bytes // len(words))))
             took_ms = round((_CLOCK.monotonic() - began) * 1000)
             click.echo(f"rt={took_ms}ms, SendResult={send_result_text(result)}")
 
 
-def send_result_text(result: "SendResult") -> str:
+def send_result_text(result: SendResult) -> str:
     """Return a result as RocketMQ prints it (`SendResult.toString`)."""
-    queue = result.queue
     return (
         f"SendResult [sendStatus={result.status.name}, msgId={result.message_id}, "
-        f"offsetMsgId={result.offset_message_id}, messageQueue=MessageQueue [topic={queue.topic}, "
-        f"brokerName={queue.broker_name}, queueId={queue.queue_id}], queueOffset={result.queue_offset}, "
-        f"recallHandle={'null' if result.recall_handle is None else result.recall_handle}]"
+        f"offsetMsgId={result.offset_message_id}, messageQueue={java_form(result.queue)}, "
+        f"queueOffset={result.queue_offset}, "
+        f"recallHandle={java_form(result.recall_handle)}]"
     )
 
 
@@ -176,28 +130,27 @@ def send_result_text(result: "SendResult") -> str:
 @click.option("-p", "--printAsTlog", "as_log", type=bool, default=False, help="Print log lines (true|false).")
 @click.option("-m", "--machineRoom", "room", default="noname", help="With -p: name of the machine room.")
 @click.option("-i", "--interval", "interval_s", type=click.FloatRange(min=0), default=10, help="Pause, s.")
-def cluster_rt(
-    namesrv: str | None, amount: int, size_bytes: int, cluster: str | None, as_log: bool, room: str, interval_s: float
+async def cluster_rt(
+    admin: AdminClient, amount: int, size_bytes: int, cluster: str | None, as_log: bool, room: str, interval_s: float
 ) -> None:
     """Send messages to every broker and show the mean response time, again and again until Ctrl-C."""
     if not as_log:
         click.echo(_CLUSTER_RT_HEAD % ("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"))
-    servers, body = name_servers(namesrv), b"a" * size_bytes
 
-    def show() -> None:
-        table = with_admin(namesrv, lambda admin: admin.cluster_info()).cluster_addr_table
-        for name in [cluster.strip()] if cluster else sorted(table):
+    async def show() -> None:
+        table = (await admin.cluster_info()).cluster_addr_table
+        for name in [cluster] if cluster else sorted(table):
             if name not in table:
                 raise CommandFailed(f"cluster [{name}] not exist")
             for broker_name in sorted(table[name]):
-                mean_ms, sent = run(_mean_send_rt(servers, broker_name, amount, body))
+                mean_ms, sent = await _mean_send_rt(admin, broker_name, amount, b"a" * size_bytes)
                 if as_log:
                     now = china_time_text(_CLOCK.wall_ms())
-                    click.echo(f"{now}|{room.strip()}|{name}|{broker_name}|{int(mean_ms + 0.5)}")
+                    click.echo(f"{now}|{room}|{name}|{broker_name}|{int(mean_ms + 0.5)}")
                 else:
                     click.echo(_CLUSTER_RT % (name, broker_name, f"{mean_ms:.2f}", sent, amount - sent))
 
-    repeat(show, interval_s)
+    await repeat(show, interval_s)
 
 
 def china_time_text(time_ms: int) -> str:
@@ -205,14 +158,10 @@ def china_time_text(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, timezone(timedelta(hours=8))):%Y-%m-%d %H:%M:%S}"
 
 
-async def _mean_send_rt(servers: list[str], topic: str, amount: int, body: bytes) -> tuple[float, int]:
+async def _mean_send_rt(admin: AdminClient, topic: str, amount: int, body: bytes) -> tuple[float, int]:
     """Return the mean response time, ms, without the first send, and the number of messages that were sent."""
-    from sprocket.client.message import Message
-    from sprocket.client.producer import Producer
-    from sprocket.common.errors import ClientError
-
     sent, elapsed_s = 0, 0.0
-    async with Producer(_producer_group(), client=client_settings(";".join(servers))) as producer:
+    async with _producer(admin, _producer_group()) as producer:
         for number in range(amount):
             began = _CLOCK.monotonic()
             try:
@@ -234,60 +183,42 @@ async def _mean_send_rt(servers: list[str], topic: str, amount: int, body: bytes
 @click.option("-e", "--endTimestamp", "end", help="Before this time.")
 @click.option("-c", "--MessageNumber", "count", type=click.IntRange(1), default=128, help="Maximum number of messages.")
 @json_option
-def consume_message(
-    namesrv: str | None,
-    topic: str,
-    broker_name: str | None,
-    queue_id: int | None,
-    offset: int | None,
-    group: str | None,
-    begin: str | None,
-    end: str | None,
-    count: int,
-    as_json: bool,
-) -> None:
+async def consume_message(
+    admin: AdminClient, topic: str, broker_name: str | None, queue_id: int | None, offset: int | None,
+    group: str | None, begin: str | None, end: str | None, count: int, as_json: bool,
+) -> None:  # fmt: skip
     """Print messages of a topic; no offset is committed."""
     if queue_id is not None and broker_name is None:
         raise WrongUsage("Please set the brokerName before queueId!")
     if offset is not None and queue_id is None:
         raise WrongUsage("Please set queueId before offset!")
-    broker_name = broker_name and broker_name.strip()
     begin_ms, end_ms = parse_time(begin), parse_time(end)
-    now_ms = _CLOCK.wall_ms()
-    if max(begin_ms or 0, end_ms or 0) > now_ms:
+    if max(begin_ms or 0, end_ms or 0) > _CLOCK.wall_ms():
         raise WrongUsage("Please set beginTimestamp and endTimestamp before now!")
     if end_ms is not None and (begin_ms or 0) > end_ms:
         raise WrongUsage("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
-
-    async def show(lookup: "MessageLookup") -> None:
-        left = count
-        found = [
-            (queue, address)
-            for queue, address in await lookup.queues(topic.strip())
-            if broker_name in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
-        ]
-        if not found:
-            wanted = "" if queue_id is None else f" {queue_id}"
-            raise CommandFailed(f"topic {topic.strip()} has no queue{wanted} to read on broker {broker_name or 'any'}")
-        for queue, address in found:
-            low, high = await lookup.bounds(queue, address, begin_ms, end_ms)
-            start = max(low, offset or 0)
-            if high - start > left and not as_json:
-                click.echo(f"The older {left} message of the {queue.queue_id} queue will be provided")
-            stop = min(high, start + left)
-            async for page in lookup.stored_pages(queue, address, start, stop):
-                left -= len(page)
-                if not as_json:
-                    click.echo("Consume ok")
-                for stored in page:
-                    if as_json:
-                        print_json(message_json(stored.message))
-                    else:
-                        click.echo(message_line(stored, "UTF-8"))
-            if left == 0:
-                return
+    lookup, left = MessageLookup(admin), count
+    found = [
+        (queue, address)
+        for queue, address in await lookup.queues(topic)
+        if broker_name in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+    ]
+    if not found:
+        wanted = "" if queue_id is None else f" {queue_id}"
+        raise CommandFailed(f"topic {topic} has no queue{wanted} to read on broker {broker_name or 'any'}")
+    for queue, address in found:
+        low, high = await lookup.bounds(queue, address, begin_ms, end_ms)
+        start = max(low, offset or 0)
+        if high - start > left and not as_json:
+            click.echo(f"The older {left} message of the {queue.queue_id} queue will be provided")
+        stop = min(high, start + left)
+        async for page in lookup.stored_pages(queue, address, start, stop):
+            left -= len(page)
             if not as_json:
-                name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-                click.echo(f"{name} print msg finished. status=NO_NEW_MSG, offset={max(start, stop)}")
-
-    with_lookup(namesrv, show)
+                click.echo("Consume ok")
+            for stored in page:
+                print_stored(stored, "UTF-8", as_json=as_json)
+        if left == 0:
+            return
+        if not as_json:
+            click.echo(f"{java_form(queue)} print msg finished. status=NO_NEW_MSG, offset={max(start, stop)}")

@@ -1,25 +1,21 @@
 """`mqadmin` about figures of topics, groups and queues."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
-from sprocket_cli.client_session import (
-    SERVER_ADDRESS,
-    admin_command,
-    json_option,
-    print_found,
-    with_admin,
-)
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.group_admin import GroupAdmin
+from sprocket.remoting.bodies.client import by_queue
+from sprocket.remoting.bodies.consumption import ConsumeStatsList, QueryConsumeQueueResponseBody
+from sprocket.remoting.bodies.stats import BrokerStatsData
+from sprocket.remoting.codec.pretty_json import pretty
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from sprocket_cli.client_session import SERVER_ADDRESS, json_option, print_found
 from sprocket_cli.columns import seconds_text
-from sprocket_cli.mqadmin.options import topic_option, with_groups
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.admin.group_admin import GroupAdmin
-    from sprocket.remoting.bodies.consumption import ConsumeStatsList, QueryConsumeQueueResponseBody
-    from sprocket.remoting.bodies.stats import BrokerStatsData
+from sprocket_cli.mqadmin.java_form import java_form
+from sprocket_cli.mqadmin.options import admin_command, topic_option
 
 _ALL_HEAD: Final = "%-64s  %-64s %12s %11s %11s %14s %14s"
 _ALL: Final = "%-64s  %-64s %12d %11.2f %11.2f %14d %14d"
@@ -45,11 +41,11 @@ class TopicLine(NamedTuple):
 @click.option("-a", "--activeTopic", "only_active", is_flag=True, help="Only topics with messages in or out.")
 @click.option("-t", "--topic", help="Only this topic.")
 @json_option
-def stats_all(namesrv: str | None, only_active: bool, topic: str | None, as_json: bool) -> None:
+async def stats_all(admin: AdminClient, only_active: bool, topic: str | None, as_json: bool) -> None:
     """Show the rates of topics and of their consumer groups."""
     lines = [
         line
-        for line in with_admin(namesrv, lambda admin: topic_lines(admin, topic))
+        for line in await topic_lines(admin, topic)
         if not only_active or line.in_24_hours > 0 or line.out_24_hours > 0
     ]
     print_found([line._asdict() for line in lines], _all_lines(lines), as_json=as_json)
@@ -65,11 +61,8 @@ def _all_lines(lines: list[TopicLine]) -> Iterator[str]:
             yield _ALL % (line.topic[:64], line.group[:64], *line[2:])
 
 
-async def topic_lines(admin: "AdminClient", only: str | None) -> list[TopicLine]:
+async def topic_lines(admin: AdminClient, only: str | None) -> list[TopicLine]:
     """Return a line for each topic and group, without retry and dead-letter topics and topics without a route."""
-    from sprocket.client.admin.admin_client import AdminError
-    from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
-
     lines: list[TopicLine] = []
     for topic in await admin.topic_list():
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or only not in (None, "", topic):
@@ -83,10 +76,7 @@ async def topic_lines(admin: "AdminClient", only: str | None) -> list[TopicLine]
     return lines
 
 
-async def _lines_of(admin: "AdminClient", topic: str) -> list[TopicLine]:
-    from sprocket.client.admin.admin_client import AdminError
-    from sprocket.client.admin.group_admin import GroupAdmin
-
+async def _lines_of(admin: AdminClient, topic: str) -> list[TopicLine]:
     groups = GroupAdmin(admin)
     masters = await groups.masters(topic)
     in_tps, in_sum = await _summed(groups, masters, "TOPIC_PUT_NUMS", topic)
@@ -102,10 +92,8 @@ async def _lines_of(admin: "AdminClient", topic: str) -> list[TopicLine]:
     return lines or [TopicLine(topic, None, 0, in_tps, 0.0, in_sum, 0)]
 
 
-async def _summed(groups: "GroupAdmin", brokers: list[str], name: str, key: str) -> tuple[float, int]:
+async def _summed(groups: GroupAdmin, brokers: list[str], name: str, key: str) -> tuple[float, int]:
     """Return messages per second and in 24 hours, summed over the brokers that have this figure."""
-    from sprocket.client.admin.admin_client import AdminError
-
     tps, total = 0.0, 0
     for broker in brokers:
         try:
@@ -117,7 +105,7 @@ async def _summed(groups: "GroupAdmin", brokers: list[str], name: str, key: str)
     return tps, total
 
 
-def day_sum(stats: "BrokerStatsData") -> int:
+def day_sum(stats: BrokerStatsData) -> int:
     """Return the sum of the longest span with a count (`StatsAllSubCommand.compute24HourSum`)."""
     return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
 
@@ -128,16 +116,11 @@ def day_sum(stats: "BrokerStatsData") -> int:
 @click.option("-l", "--level", type=int, default=0, help="Only queues with at least this many unread messages.")
 @click.option("-o", "--order", "ordered_only", type=bool, default=False, help="Only ordered topics (true|false).")
 @json_option
-def broker_consume_stats(
-    namesrv: str | None, broker: str, timeout_ms: int, level: int, ordered_only: bool, as_json: bool
+async def broker_consume_stats(
+    admin: AdminClient, broker: str, timeout_ms: int, level: int, ordered_only: bool, as_json: bool
 ) -> None:
     """Show the offsets and lag of the groups on a broker."""
-    found = with_groups(
-        namesrv,
-        lambda groups: groups.broker_consume_stats(
-            broker.strip(), ordered_only=ordered_only, timeout_s=timeout_ms / 1000
-        ),
-    )
+    found = await GroupAdmin(admin).broker_consume_stats(broker, ordered_only=ordered_only, timeout_s=timeout_ms / 1000)
     rows = [row for row in _queue_rows(found) if row[6] >= level and row[7] > 0]
     keys = ("topic", "group", "brokerName", "queueId", "brokerOffset", "consumerOffset", "diff", "lastTimestamp")
     names = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
@@ -148,9 +131,7 @@ def broker_consume_stats(
     print_found(document, [*lines, f"\nDiff Total: {found.total_diff}"], as_json=as_json)
 
 
-def _queue_rows(found: "ConsumeStatsList[str]") -> Iterator[tuple[str, str, str, int, int, int, int, int]]:
-    from sprocket.remoting.bodies.client import by_queue
-
+def _queue_rows(found: ConsumeStatsList[str]) -> Iterator[tuple[str, str, str, int, int, int, int, int]]:
     for by_group in found.consume_stats_list:
         for group, parts in by_group.items():
             for part in parts:
@@ -170,28 +151,17 @@ def _queue_rows(found: "ConsumeStatsList[str]") -> Iterator[tuple[str, str, str,
 @click.option("-b", "--broker", type=SERVER_ADDRESS, help="Address of a broker; by default one of the topic.")
 @click.option("-g", "--consumer", "group", help="Also show this group's subscription.")
 @json_option
-def query_cq(
-    namesrv: str | None,
-    topic: str,
-    queue_id: int,
-    index: int,
-    count: int,
-    broker: str | None,
-    group: str | None,
+async def query_cq(
+    admin: AdminClient, topic: str, queue_id: int, index: int, count: int, broker: str | None, group: str | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Show the entries of a ConsumeQueue."""
-    found = with_groups(
-        namesrv,
-        lambda groups: groups.consume_queue(topic.strip(), queue_id, index, count, group=group, broker=broker),
-    )
+    found = await GroupAdmin(admin).consume_queue(topic, queue_id, index, count, group=group, broker=broker)
     print_found(found, queue_lines(found, index), as_json=as_json)
 
 
-def queue_lines(found: "QueryConsumeQueueResponseBody", index: int) -> list[str]:
+def queue_lines(found: QueryConsumeQueueResponseBody, index: int) -> list[str]:
     """Return RocketMQ's lines; `index` is the queue offset of the first entry."""
-    from sprocket.remoting.codec.pretty_json import pretty
-
     lines = []
     if found.subscription_data is not None:
         lines += ["Subscription data: ", pretty(found.subscription_data).decode(), _RULE]
@@ -201,13 +171,9 @@ def queue_lines(found: "QueryConsumeQueueResponseBody", index: int) -> list[str]
     for at, entry in enumerate(found.queue_data or [], index):
         fields = (
             ("physicOffset", entry.physic_offset), ("physicSize", entry.physic_size), ("tagsCode", entry.tags_code),
-            ("extendDataJson", f"'{_or_null(entry.extend_data_json)}'"), ("bitMap", f"'{_or_null(entry.bit_map)}'"),
-            ("eval", str(entry.eval).lower()), ("msg", f"'{_or_null(entry.msg)}'"),
+            ("extendDataJson", f"'{java_form(entry.extend_data_json)}'"), ("bitMap", f"'{java_form(entry.bit_map)}'"),
+            ("eval", java_form(entry.eval)), ("msg", f"'{java_form(entry.msg)}'"),
         )  # fmt: skip
         text = ", ".join(f"{name}={value}" for name, value in fields)
         lines += [f"idx: {at}", f"ConsumeQueueData{{{text}}}", _RULE]
     return lines
-
-
-def _or_null(text: str | None) -> str:
-    return "null" if text is None else text

@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import CommandFailed, WrongUsage, admin_command, json_option, print_found, with_admin
-from sprocket_cli.columns import java_map, millis_text, perm_text
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.message_lookup import MessageLookup
+from sprocket.client.rebalance.allocation import AllocateMessageQueueAveragely
+from sprocket.remoting.addresses import names_at
+from sprocket.remoting.bodies.route import TopicRouteData
+from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket.remoting.codec.fastjson import dumps
+from sprocket.remoting.codec.pretty_json import pretty
+from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from sprocket_cli.ask_each import ask_each
+from sprocket_cli.client_session import CommandFailed, WrongUsage, json_option, print_found
+from sprocket_cli.columns import millis_text, perm_text
 from sprocket_cli.mqadmin.files import configs_in_file, file_option
-from sprocket_cli.mqadmin.options import Target, ask_each, route_option, target_options, topic_option, with_lookup
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.remoting.bodies.route import TopicRouteData
-    from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket_cli.mqadmin.java_form import java_form
+from sprocket_cli.mqadmin.options import admin_command, route_option, topic_option
+from sprocket_cli.target import Target, target_options
 
 _ROUTE = "%-45s %-32s %-50s %-10s %-11s %-5s"
 _TOPICS_HEAD = "%-20s  %-48s  %-48s"
@@ -38,13 +44,13 @@ def parse_attributes(text: str) -> dict[str, str]:
     return attributes
 
 
-def topic_config_text(config: "TopicConfig") -> str:
+def topic_config_text(config: TopicConfig) -> str:
     """Return `config` as RocketMQ prints it (`TopicConfig.toString`)."""
     return (
         f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
         f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
         f"topicFilterType={config.topic_filter_type}, topicSysFlag={config.topic_sys_flag}, "
-        f"order={str(config.order).lower()}, attributes={java_map(config.attributes.items())}]"
+        f"order={java_form(config.order)}, attributes={java_form(config.attributes)}]"
     )
 
 
@@ -58,55 +64,39 @@ def topic_config_text(config: "TopicConfig") -> str:
 @click.option("-u", "--unit", type=bool, default=False, help="Unit topic (true|false).")
 @click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="Has unit subscriptions (true|false).")
 @click.option("-a", "--attributes", default="", help="Attribute changes: +a=b,+c=d,-e.")
-def update_topic(
-    namesrv: str | None,
-    target: Target,
-    topic: str,
-    read_queues: int,
-    write_queues: int,
-    perm: str,
-    order: bool,
-    unit: bool,
-    unit_sub: bool,
-    attributes: str,
-) -> None:
+async def update_topic(
+    admin: AdminClient, target: Target, topic: str, read_queues: int, write_queues: int, perm: str, order: bool,
+    unit: bool, unit_sub: bool, attributes: str,
+) -> None:  # fmt: skip
     """Create a topic, or change it."""
-    from sprocket.remoting.bodies.topic import TopicConfig
-
     config = TopicConfig(
-        topic_name=topic.strip(),
+        topic_name=topic,
         read_queue_nums=read_queues,
         write_queue_nums=write_queues,
         perm=int(perm),
         topic_sys_flag=(_UNIT if unit else 0) | (_UNIT_SUB if unit_sub else 0),
         order=order,
-        attributes=parse_attributes(attributes.strip()),
+        attributes=parse_attributes(attributes),
     )
-    with_admin(namesrv, lambda admin: _update_topic(admin, config, target))
+    masters = await target.addresses(admin)
+
+    def said(address: str) -> str:
+        return f"create topic to {address} success."
+
+    # RocketMQ prints orderConf before the success of a single broker, but after the successes of a cluster.
+    await ask_each(masters, lambda address: admin.create_topic(address, config), done=None if target.broker else said)
+    if order:
+        await _set_order(admin, config, masters, target.broker)
+    if target.broker is not None:
+        click.echo(said(target.broker))
     click.echo(topic_config_text(config))
 
 
-async def _update_topic(admin: "AdminClient", config: "TopicConfig", target: Target) -> None:
-    broker = target.broker
-    masters = await target.addresses(admin, masters_only=True)
-    # RocketMQ prints orderConf before the success of a single broker, but after the successes of a cluster.
-    for address in masters:
-        await admin.create_topic(address, config)
-        if broker is None:
-            click.echo(f"create topic to {address} success.")
-    if config.order:
-        await _set_order(admin, config, masters, broker)
-    if broker is not None:
-        click.echo(f"create topic to {broker} success.")
-
-
-async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequence[str]", broker: str | None) -> None:
+async def _set_order(admin: AdminClient, config: TopicConfig, masters: Sequence[str], broker: str | None) -> None:
     """Set the number of queues of an ordered topic for each broker name.  Raises CommandFailed for an unknown address.
 
     Source: RocketMQ 5.3.3, `CommandUtil.fetchBrokerNameByAddr`, which fails for an address that is not registered.
     """
-    from sprocket.remoting.addresses import names_at
-
     info = await admin.cluster_info()
     groups = {name: data.broker_addrs.values() for name, data in info.broker_addr_table.items()}
     names = {name for address in masters for name in await names_at(address, groups)}
@@ -122,19 +112,16 @@ async def _set_order(admin: "AdminClient", config: "TopicConfig", masters: "Sequ
 @admin_command("updateTopicList")
 @target_options("Create the topics on every master of this cluster.", broker_help="Create the topics on this broker.")
 @file_option("JSON list of TopicConfig.")
-def update_topics(namesrv: str | None, target: Target, path: Path) -> None:
+async def update_topics(admin: AdminClient, target: Target, path: Path) -> None:
     """Create or change the topics that are listed in a file.
 
     Their attributes are changes: "+name" and "-name".
     """
-    from sprocket.remoting.bodies.topic import TopicConfig
-
     configs = configs_in_file(path, TopicConfig)
     if configs:
-        ask_each(
-            namesrv,
-            target,
-            lambda admin, address: admin.create_topics(address, configs),
+        await ask_each(
+            await target.addresses(admin),
+            lambda address: admin.create_topics(address, configs),
             done=lambda address: f"submit batch of topic config to {address} success, please check the result later.",
         )
 
@@ -143,38 +130,37 @@ def update_topics(namesrv: str | None, target: Target, path: Path) -> None:
 @target_options("Change the topic on every master of this cluster.", broker_help="Change the topic on this master.")
 @topic_option
 @click.option("-p", "--perm", type=click.Choice(["2", "4", "6"]), required=True, help="2 write, 4 read, 6 both.")
-def update_topic_perm(namesrv: str | None, target: Target, topic: str, perm: str) -> None:
+async def update_topic_perm(admin: AdminClient, target: Target, topic: str, perm: str) -> None:
     """Change the permission of a topic, and nothing else of it."""
-    topic, new_perm = topic.strip(), int(perm)
-    is_single = target.broker is not None
-    ask_each(namesrv, target, lambda admin, address: _update_perm(admin, address, topic, new_perm, is_single=is_single))
+    is_single, new_perm = target.broker is not None, int(perm)
 
+    async def update(address: str) -> None:
+        config = await admin.topic_config(address, topic)
+        if config is None:
+            raise CommandFailed(f"broker {address} has no topic {topic}")
+        old_perm = config.perm
+        if is_single and new_perm == old_perm:
+            click.echo("new perm equals to the old one!")
+            return
+        config.perm = new_perm
+        # Attributes are sent as changes: without any, the broker keeps those that the topic has.
+        config.attributes = {}
+        await admin.create_topic(address, config)
+        click.echo(f"update topic perm from {old_perm} to {new_perm} in {address} success.")
+        if is_single:
+            click.echo(f"{topic_config_text(config)}.")
 
-async def _update_perm(admin: "AdminClient", address: str, topic: str, perm: int, *, is_single: bool) -> None:
-    """Change the permission on one broker.  Raises CommandFailed if it does not have the topic."""
-    config = await admin.topic_config(address, topic)
-    if config is None:
-        raise CommandFailed(f"broker {address} has no topic {topic}")
-    old_perm = config.perm
-    if is_single and perm == old_perm:
-        click.echo("new perm equals to the old one!")
-        return
-    config.perm = perm
-    # Attributes are sent as changes: without any, the broker keeps those that the topic has.
-    config.attributes = {}
-    await admin.create_topic(address, config)
-    click.echo(f"update topic perm from {old_perm} to {perm} in {address} success.")
-    if is_single:
-        click.echo(f"{topic_config_text(config)}.")
+    await ask_each(await target.addresses(admin), update)
 
 
 @admin_command("deleteTopic")
 @topic_option
 @click.option("-c", "--clusterName", "cluster", required=True, help="Delete the topic from this cluster.")
-def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
+async def delete_topic(admin: AdminClient, topic: str, cluster: str) -> None:
     """Delete a topic from the brokers of a cluster and from the name servers."""
-    topic, cluster = topic.strip(), cluster.strip()
-    with_admin(namesrv, lambda admin: admin.delete_topic(topic, cluster))
+    masters = await admin.broker_addresses(cluster, masters_only=True)
+    await ask_each(masters, lambda address: admin.delete_topic_at(address, topic))
+    await admin.delete_route(topic, cluster)
     click.echo(f"delete topic [{topic}] from cluster [{cluster}] success.")
     click.echo(f"delete topic [{topic}] from NameServer success.")
 
@@ -182,13 +168,13 @@ def delete_topic(namesrv: str | None, topic: str, cluster: str) -> None:
 @admin_command("topicList")
 @click.option("-c", "--clusterModel", "with_cluster", is_flag=True, help="Show cluster and consumer groups, too.")
 @json_option
-def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
+async def topic_list(admin: AdminClient, with_cluster: bool, as_json: bool) -> None:
     """List all topics."""
     if not with_cluster:
-        topics = with_admin(namesrv, lambda admin: admin.topic_list())
+        topics = await admin.topic_list()
         print_found(topics, topics, as_json=as_json)
         return
-    rows = with_admin(namesrv, topics_with_groups)
+    rows = await topics_with_groups(admin)
     lines = [_TOPICS_HEAD % ("#Cluster Name", "#Topic", "#Consumer Group")]
     for cluster, topic, groups in rows:
         lines += [_TOPICS % (cluster[:20], topic[:64], group[:64]) for group in groups or [""]]
@@ -196,11 +182,8 @@ def topic_list(namesrv: str | None, with_cluster: bool, as_json: bool) -> None:
     print_found(document, lines, as_json=as_json)
 
 
-async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[str]]]:
+async def topics_with_groups(admin: AdminClient) -> list[tuple[str, str, list[str]]]:
     """Return cluster, topic and groups of every topic, without retry and dead-letter topics."""
-    from sprocket.client.admin.admin_client import AdminError
-    from sprocket.remoting.message.topic_names import DLQ_PREFIX, RETRY_PREFIX
-
     rows = []
     for topic in await admin.topic_list():
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -221,26 +204,20 @@ async def topics_with_groups(admin: "AdminClient") -> list[tuple[str, str, list[
 @admin_command("topicRoute")
 @topic_option
 @click.option("-l", "--list", "as_list", is_flag=True, help="Print columns instead of JSON.")
-def topic_route(namesrv: str | None, topic: str, as_list: bool) -> None:
+async def topic_route(admin: AdminClient, topic: str, as_list: bool) -> None:
     """Show the route of a topic: its brokers and their queues."""
-    route = with_admin(namesrv, lambda admin: admin.topic_route(topic.strip()))
-    if as_list:
-        for line in route_lines(route):
-            click.echo(line)
-    else:
-        from sprocket.remoting.codec.pretty_json import pretty
-
-        click.echo(pretty(route).decode())
+    route = await admin.topic_route(topic)
+    click.echo("\n".join(route_lines(route)) if as_list else pretty(route).decode())
 
 
-def route_lines(route: "TopicRouteData") -> list[str]:
+def route_lines(route: TopicRouteData) -> list[str]:
     """Return one line per broker, then the totals."""
     queues = {data.broker_name: data for data in route.queue_datas}
     lines = [_ROUTE % ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")]
     for broker in sorted(route.broker_datas, key=lambda data: data.broker_name):
         data = queues.get(broker.broker_name)
         if data is not None:
-            addresses = java_map(sorted(broker.broker_addrs.items()))
+            addresses = java_form(dict(sorted(broker.broker_addrs.items())))
             numbers = (data.read_queue_nums, data.write_queue_nums, data.perm)
             lines.append(_ROUTE % (broker.cluster, broker.broker_name, addresses, *numbers))
     read = sum(data.read_queue_nums for data in route.queue_datas)
@@ -252,9 +229,9 @@ def route_lines(route: "TopicRouteData") -> list[str]:
 @topic_option
 @route_option
 @json_option
-def topic_status(namesrv: str | None, topic: str, cluster: str | None, as_json: bool) -> None:
+async def topic_status(admin: AdminClient, topic: str, cluster: str | None, as_json: bool) -> None:
     """Show the minimum and maximum offset of each queue of a topic."""
-    stats = with_admin(namesrv, lambda admin: admin.topic_stats(topic.strip(), cluster))
+    stats = await admin.topic_stats(topic, cluster)
     if not stats.offset_table:
         raise CommandFailed("Not found the topic stats info")
     rows = sorted(stats.offset_table.items())
@@ -278,29 +255,21 @@ def topic_status(namesrv: str | None, topic: str, cluster: str | None, as_json: 
 @admin_command("topicClusterList")
 @topic_option
 @json_option
-def topic_cluster_list(namesrv: str | None, topic: str, as_json: bool) -> None:
+async def topic_cluster_list(admin: AdminClient, topic: str, as_json: bool) -> None:
     """List the clusters that have a topic."""
-
-    async def ask(admin: "AdminClient") -> list[str]:
-        route = await admin.topic_route(topic.strip())
-        brokers = {data.broker_name for data in route.broker_datas}
-        table = (await admin.cluster_info()).cluster_addr_table
-        return sorted(cluster for cluster, names in table.items() if brokers & set(names))
-
-    clusters = with_admin(namesrv, ask)
+    brokers = {data.broker_name for data in (await admin.topic_route(topic)).broker_datas}
+    table = (await admin.cluster_info()).cluster_addr_table
+    clusters = sorted(cluster for cluster, names in table.items() if brokers & set(names))
     print_found(clusters, clusters, as_json=as_json)
 
 
 @admin_command("allocateMQ")
 @topic_option
 @click.option("-i", "--ipList", "ips", required=True, help="Consumers, separated by commas.")
-def allocate_queues(namesrv: str | None, topic: str, ips: str) -> None:
+async def allocate_queues(admin: AdminClient, topic: str, ips: str) -> None:
     """Show, as JSON, how consumers would divide the queues of a topic."""
-    from sprocket.client.rebalance.allocation import AllocateMessageQueueAveragely
-    from sprocket.remoting.codec.fastjson import dumps
-
-    placed = with_lookup(namesrv, lambda lookup: lookup.queues(topic.strip()))
-    queues, consumers = [queue for queue, _ in placed], [each.strip() for each in ips.split(",")]
+    queues = [queue for queue, _ in await MessageLookup(admin).queues(topic)]
+    consumers = [each.strip() for each in ips.split(",")]
     divide = AllocateMessageQueueAveragely().allocate
     # RocketMQ's JSON has the fields of a queue by name.
     shares = {

@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 
 import click
 
-from sprocket_cli.client_session import admin_command, json_option, print_found
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.message_lookup import MessageLookup
+from sprocket_cli.client_session import json_option, print_found
 from sprocket_cli.columns import seconds_text
-from sprocket_cli.mqadmin.options import with_lookup
+from sprocket_cli.mqadmin.options import admin_command
 
 _ROW: Final = "%-10s %-20s %-20s %-20s %-10s %-10s"
 _MAX_LONG: Final = (1 << 63) - 1
@@ -55,14 +57,11 @@ def traces(body: str, message_id: str, client_host: str) -> Iterator[Trace]:
 @click.option("-e", "--endTimestamp", "end_ms", type=int, default=_MAX_LONG, help="Stored at this time or before.")
 @click.option("-c", "--maxNum", "max_count", type=click.IntRange(1), default=64, help="Maximum trace messages.")
 @json_option
-def query_trace(
-    namesrv: str | None, message_id: str, topic: str, begin_ms: int, end_ms: int, max_count: int, as_json: bool
+async def query_trace(
+    admin: AdminClient, message_id: str, topic: str, begin_ms: int, end_ms: int, max_count: int, as_json: bool
 ) -> None:
     """Show who sent a message and who consumed it, if these clients record traces."""
-    message_id = message_id.strip()
-    messages = with_lookup(
-        namesrv, lambda lookup: lookup.by_key(topic.strip(), message_id, max_count, begin_ms, end_ms)
-    )
+    messages = await MessageLookup(admin).by_key(topic, message_id, max_count, begin_ms, end_ms)
     found = [
         trace
         for message in messages

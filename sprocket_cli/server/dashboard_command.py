@@ -8,10 +8,11 @@ import click
 
 from sprocket.common.extras import install
 from sprocket_cli.client_session import (
+    HELP,
     WrongUsage,
-    admin_command,
     log_level_option,
     name_servers,
+    namesrv_option,
     tool_credentials,
     tool_tls,
 )
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 DEFAULT_PORT: Final = 8080
 
 
-@admin_command()
+@click.command(context_settings=HELP)
+@namesrv_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port.")
 @click.option("--allow-changes", is_flag=True, help="Let visitors send, redrive, reset offsets, and change accounts.")

@@ -42,12 +42,7 @@ def spark() -> None:
 @click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Topic with the traces of clients.")
 @reading_options
 def report(
-    paths: tuple[str, ...],
-    out: Path,
-    trace_topic: str,
-    since: str | None,
-    until: str | None,
-    named: tuple[str, ...],
+    paths: tuple[str, ...], out: Path, trace_topic: str, since: str | None, until: str | None, named: tuple[str, ...]
 ) -> None:
     """Write one HTML page about the stores in DIR...: traffic, sizes, latency, consumers, retries, dead letters.
 

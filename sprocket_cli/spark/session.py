@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 directories = click.argument("paths", metavar="DIR...", nargs=-1, required=True)
-_SETTINGS: Final = {
-    "spark.sql.catalogImplementation": "in-memory",
-    "spark.log.level": "OFF",
-}
+_SETTINGS: Final = {"spark.sql.catalogImplementation": "in-memory", "spark.log.level": "OFF"}
 # An error of Sprocket in the text of a worker, after its stack.
 _OWN_ERROR: Final = re.compile(r"sprocket\.common\.errors\.(\w+): (.+)")
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+", re.MULTILINE)

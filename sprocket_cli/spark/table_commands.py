@@ -29,9 +29,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _stores = click.argument("stores", metavar="STORE...", nargs=-1, required=True)
 
 _processes = click.option(
-    "--processes",
-    type=click.IntRange(1),
-    help="Parallel processes.  [default: number of processors]",
+    "--processes", type=click.IntRange(1), help="Parallel processes.  [default: number of processors]"
 )
 
 

@@ -20,7 +20,6 @@ from sprocket import (
     TransactionState,
     sync,
 )
-from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.connection.wire_names import WireNames
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -138,7 +137,7 @@ async def test_a_consumer_retries_and_answers_operators_within_the_namespace(
         await again.dead_letter("enough")
         async with AdminClient(broker.namesrv) as admin:
             (member,) = (await admin.consumer_connection(f"{NAMESPACE}%{group}")).connection_set
-            info = await GroupAdmin(admin).running_info(f"{NAMESPACE}%{group}", member.client_id)
+            info = await admin.running_info(f"{NAMESPACE}%{group}", member.client_id)
             assert {data.topic for data in info.subscription_set} == {
                 f"{NAMESPACE}%{topic}", f"%RETRY%{NAMESPACE}%{group}",
             }  # fmt: skip

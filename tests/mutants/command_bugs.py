@@ -8,8 +8,8 @@ COMMAND_MUTANTS: Final = (
     Mutant(
         "topic shrinks unasked",
         "sprocket_cli/commands/cluster_commands.py",
-        "        if not force:\n            topic_change.refuse_shrinking(",
-        "        if False:\n            topic_change.refuse_shrinking(",
+        "    if not force:\n        topic_change.refuse_shrinking(",
+        "    if False:\n        topic_change.refuse_shrinking(",
         "messages of the last queues become unreachable, and nobody is told",
         ("tests/sprocket_cli/test_topic_commands.py",),
     ),

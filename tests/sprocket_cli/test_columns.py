@@ -8,9 +8,10 @@ from sprocket.remoting.bodies.stats import ConsumeStats, OffsetWrapper
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.version_names import version_text
 from sprocket_cli.client_session import WrongUsage
-from sprocket_cli.columns import fitted, java_map, millis_text, perm_text
+from sprocket_cli.columns import fitted, millis_text, perm_text
 from sprocket_cli.mqadmin.broker import Member, cluster_lines, more_lines
 from sprocket_cli.mqadmin.consumer.consumer import progress_lines, queue_progress
+from sprocket_cli.mqadmin.java_form import java_form
 from sprocket_cli.mqadmin.topic import parse_attributes, route_lines, topic_config_text
 
 RUNTIME = {
@@ -127,6 +128,6 @@ def test_fitted_columns_put_numbers_to_the_right() -> None:
 
 
 def test_small_pieces() -> None:
-    assert java_map([(0, "a")]) == "{0=a}"
+    assert java_form({0: "a"}) == "{0=a}"
     assert [perm_text(perm) for perm in (6, 4, 2, 7)] == ["RW-", "R--", "-W-", "RWX"]
     assert millis_text(1_700_000_000_123).endswith(":20,123")

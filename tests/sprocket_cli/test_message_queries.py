@@ -14,7 +14,7 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message import properties as names
 from sprocket_cli import exit_codes
 from sprocket_cli.client_session import WrongUsage
-from sprocket_cli.mqadmin.message import parse_time
+from sprocket_cli.columns import parse_time
 from tests.send_headers import send_header
 from tests.sprocket_cli.conftest import Cluster
 from tests.sprocket_cli.programs import run

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -279,18 +277,13 @@ def test_dead_letters_are_counted_and_sent_back(cluster: Cluster, topic: str) ->
 def pauses_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between rounds, which are not waited for; in the second one Ctrl-C is pressed."""
     pauses: list[float] = []
-    sleep, own = time.sleep, threading.get_ident()
 
-    def pause(pause_s: float) -> None:
-        if threading.get_ident() != own:
-            # A thread that a Spark session of this process left behind.
-            sleep(pause_s)
-            return
+    async def pause(pause_s: float) -> None:
         pauses.append(pause_s)
         if len(pauses) % 2 == 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("sprocket_cli.mqadmin.options.time.sleep", pause)
+    monkeypatch.setattr("sprocket_cli.mqadmin.options.pause", pause)
     return pauses
 
 

@@ -174,7 +174,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ): "`consumerStatus` writes what clients say into files, as there",
     ("sprocket_cli/server/server_process.py", "sleep"): "edge: tells again and again what the log left out",
     ("sprocket_cli/patient_admin.py", "sleep"): "edge: waits for a name server that has just been started",
-    ("sprocket_cli/mqadmin/options.py", "clock"): "commands with -i repeat after a pause",
 }
 
 # Attributes of objects that others set, see `late_attributes.py`.  Key: the attribute; its class is in the reason.  An

@@ -11,20 +11,9 @@ from datetime import timedelta
 import msgspec
 
 from sprocket.client import arguments
-from sprocket.client.admin.admin_requests import (
-    AdminDenied,
-    AdminError,
-    ConfigRefused,
-    decoded,
-    none_if,
-    queues_of,
-)
+from sprocket.client.admin.admin_requests import AdminDenied, AdminError, ConfigRefused, decoded, none_if, queues_of
 from sprocket.client.admin.auth_requests import AuthRequests
-from sprocket.client.admin.lite_requests import LiteRequests
-from sprocket.client.admin.maintenance_requests import MaintenanceRequests
-from sprocket.client.admin.namespace_requests import NamespaceRequests
-from sprocket.client.admin.quota_requests import QuotaRequests
-from sprocket.client.admin.schedule_requests import ScheduleRequests
+from sprocket.client.admin.own_requests import OwnRequests
 from sprocket.client.admin.server_requests import ServerRequests
 from sprocket.client.admin.table_requests import TableRequests
 from sprocket.client.answers import header_of, route_of
@@ -55,6 +44,12 @@ from sprocket.remoting.headers.namesrv import (
     GetRouteInfoRequestHeader,
     PutKVConfigRequestHeader,
 )
+from sprocket.remoting.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
 from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, dlq_topic, retry_topic
 from sprocket.static_topic.item_checks import MappingError
 from sprocket.static_topic.stats import logical_extents, logical_progress
@@ -71,16 +66,7 @@ class _TopicStatsText(msgspec.Struct, rename="camel"):
     topic_put_tps: float = 0.0
 
 
-class AdminClient(
-    ServerRequests,
-    MaintenanceRequests,
-    TableRequests,
-    LiteRequests,
-    NamespaceRequests,
-    QuotaRequests,
-    ScheduleRequests,
-    AuthRequests,
-):
+class AdminClient(ServerRequests, TableRequests, OwnRequests, AuthRequests):
     """Client of the name servers, tried in turn until one answers, and of their brokers.
 
     Every method raises AdminError; if access control refuses, it is a PermissionDenied too.  `timeout_s` bounds one
@@ -171,7 +157,15 @@ class AdminClient(
     async def delete_topic(self, topic: str, cluster: str) -> None:
         """Delete `topic` from the masters of `cluster`, then from every name server."""
         for broker in await self.broker_addresses(cluster, masters_only=True):
-            await self.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+            await self.delete_topic_at(broker, topic)
+        await self.delete_route(topic, cluster)
+
+    async def delete_topic_at(self, broker: str, topic: str) -> None:
+        """Delete `topic` from the broker at an address."""
+        await self.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+
+    async def delete_route(self, topic: str, cluster: str) -> None:
+        """Delete what the name servers know of `topic` in a cluster, and its queues if it is ordered."""
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         await self.tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
         await self.delete_kv_config(ORDER_TOPIC_NAMESPACE, topic)
@@ -275,28 +269,30 @@ class AdminClient(
             with _possible(topic):
                 stats.offset_table = others | logical_progress(topic, mappings, physical)
 
-    async def consumer_connection(self, group: str) -> ConsumerConnection:
-        """Return the clients of `group` that are online, from the first broker that serves it."""
-        brokers = await self._brokers_of_group(group, None, None)
-        if not brokers:
-            raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
+    async def consumer_connection(self, group: str, broker: str | None = None) -> ConsumerConnection:
+        """Return the clients of `group` that are online, from the broker at an address or the first that serves it."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-        return await self.ask_body(brokers[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header)
+        address = broker or await self._broker_of_group(group)
+        return await self.ask_body(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header)
+
+    async def running_info(
+        self, group: str, client_id: str, *, jstack: bool = False, broker: str | None = None
+    ) -> ConsumerRunningInfo[str]:
+        """Return a consumer's running info; its tables by queue have JSON texts as keys."""
+        header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id, jstack_enable=jstack)
+        address = broker or await self._broker_of_group(group)
+        return await self.ask_body(address, RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo[str], header)
 
     async def queue_holders(self, group: str) -> dict[MessageQueue, str]:
         """Return the client IP of each queue; a client that does not answer is left out.
 
         Source: RocketMQ 5.3.3, `ConsumerProgressSubCommand.getMessageQueueAllocationResult`.
         """
-        brokers = await self._brokers_of_group(group, None, None)
         holders: dict[MessageQueue, str] = {}
-        for client in (await self.consumer_connection(group)).connection_set:
-            header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client.client_id)
+        broker = await self._broker_of_group(group)
+        for client in (await self.consumer_connection(group, broker)).connection_set:
             try:
-                answer = await self.ask_body(
-                    brokers[0], RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo[str], header
-                )
-                queues = queues_of(answer.mq_table)
+                queues = queues_of((await self.running_info(group, client.client_id, broker=broker)).mq_table)
             except AdminError:
                 continue
             holders |= dict.fromkeys(queues, client.client_id.partition("@")[0])
@@ -318,6 +314,21 @@ class AdminClient(
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         return (await self.ask_body(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)).group_list
 
+    # Ends of queues
+
+    async def offset_at(self, broker: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the first offset of a queue at or after a time."""
+        header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp_ms)
+        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+        return (await self.ask_header(broker, code, SearchOffsetResponseHeader, header)).offset
+
+    async def end_of_queue(self, broker: str, topic: str, queue_id: int, *, written: bool = False) -> int:
+        """Return the offset after the last message; `written`: of the physical queue, with what waits for its flush."""
+        header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+        if written:
+            header.committed, header.lo = False, False
+        return (await self.ask_header(broker, RequestCode.GET_MAX_OFFSET, GetMaxOffsetResponseHeader, header)).offset
+
     async def wait_for_broker(self, cluster: str, count: int, *, within_s: float) -> None:
         """Return when at least `count` masters of `cluster` are registered.  Raises AdminError after `within_s`."""
         clock = asyncio.get_running_loop().time
@@ -332,6 +343,12 @@ class AdminClient(
             if clock() > deadline:
                 raise AdminError(f"cluster {cluster} has fewer than {count} brokers after {within_s} s")
             await asyncio.sleep(0.02)
+
+    async def _broker_of_group(self, group: str) -> str:
+        brokers = await self._brokers_of_group(group, None, None)
+        if not brokers:
+            raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
+        return brokers[0]
 
     async def _brokers_of_group(self, group: str, topic: str | None, route_topic: str | None) -> list[str]:
         topics = [name for name in (retry_topic(group), topic, route_topic) if name]

@@ -36,11 +36,7 @@ class AdminError(ClientError):
     """
 
     def __init__(
-        self,
-        message: str,
-        code: int | None = None,
-        fields: Mapping[str, str] | None = None,
-        remark: str | None = None,
+        self, message: str, code: int | None = None, fields: Mapping[str, str] | None = None, remark: str | None = None
     ) -> None:
         super().__init__(message)
         self.code = code

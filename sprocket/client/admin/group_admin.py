@@ -17,12 +17,7 @@ from sprocket.remoting.bodies.client import (
     ProducerConnection,
     ProducerTableInfo,
 )
-from sprocket.remoting.bodies.consumption import (
-    ConsumerRunningInfo,
-    ConsumeStatsList,
-    GetConsumerStatusBody,
-    QueryConsumeQueueResponseBody,
-)
+from sprocket.remoting.bodies.consumption import ConsumeStatsList, GetConsumerStatusBody, QueryConsumeQueueResponseBody
 from sprocket.remoting.bodies.route import addresses_of
 from sprocket.remoting.bodies.stats import BrokerStatsData, ConsumeStats, OffsetWrapper, ResetOffsetBody
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER
@@ -36,23 +31,17 @@ from sprocket.remoting.headers.admin import (
     ViewBrokerStatsDataRequestHeader,
 )
 from sprocket.remoting.headers.client import (
-    GetConsumerConnectionListRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
     GetProducerConnectionListRequestHeader,
     LockBatchMqRequestHeader,
     UnlockBatchMqRequestHeader,
 )
 from sprocket.remoting.headers.offset import (
-    GetMaxOffsetRequestHeader,
-    GetMaxOffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     ResetOffsetRequestHeader,
-    SearchOffsetRequestHeader,
-    SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from sprocket.remoting.message.topic_names import RETRY_PREFIX, TIMER_TOPIC, is_light
+from sprocket.remoting.message.topic_names import TIMER_TOPIC, is_light
 
 # Time that resets to the end of the queue.
 TO_END: Final = -1
@@ -133,12 +122,9 @@ class GroupAdmin:
 
     async def offset_at(self, broker: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the first offset of a queue at or after a time; with `TO_END` the offset after the last."""
-        ask = self._admin.ask_header
         if timestamp_ms == TO_END:
-            end = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-            return (await ask(broker, RequestCode.GET_MAX_OFFSET, GetMaxOffsetResponseHeader, end)).offset
-        header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp_ms)
-        return (await ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetResponseHeader, header)).offset
+            return await self._admin.end_of_queue(broker, topic, queue_id)
+        return await self._admin.offset_at(broker, topic, queue_id, timestamp_ms)
 
     async def reset_queue(self, broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Reset `group` to an offset of one queue: by a commit, and by a reset for its online members.
@@ -213,34 +199,16 @@ class GroupAdmin:
 
     async def consumers(self, group: str, broker: str | None = None) -> ConsumerConnection:
         """Return the members of a consumer group, as one broker knows them."""
-        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-        address = broker or await self._broker_of(group)
-        found = await self._admin.ask_body(
-            address, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header
-        )
+        found = await self._admin.consumer_connection(group, broker)
         if not found.connection_set:
             raise AdminError("Not found the consumer group connection", ResponseCode.CONSUMER_NOT_ONLINE)
         return found
 
-    async def running_info(
-        self, group: str, client_id: str, *, jstack: bool = False, broker: str | None = None
-    ) -> ConsumerRunningInfo[str]:
-        """Return a consumer's running info; its tables by queue have JSON texts as keys."""
-        header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id, jstack_enable=jstack)
-        address = broker or await self._broker_of(group)
-        return await self._admin.ask_body(
-            address, RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo[str], header
-        )
-
     async def producers(self, group: str, topic: str) -> ProducerConnection:
         """Return the members of a producer group, as the first broker of `topic` knows them."""
-        brokers = list((await self._brokers(topic)).values())
         header = GetProducerConnectionListRequestHeader(producer_group=group)
-        if not brokers:
-            raise AdminError(f"topic {topic} has no broker")
-        return await self._admin.ask_body(
-            brokers[0], RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection, header
-        )
+        broker = await self._first_broker(topic)
+        return await self._admin.ask_body(broker, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection, header)
 
     async def all_producers(self, broker: str) -> ProducerTableInfo:
         """Return the members of every producer group on a broker."""
@@ -281,15 +249,11 @@ class GroupAdmin:
         self, topic: str, queue_id: int, index: int, count: int, *, group: str | None = None, broker: str | None = None
     ) -> QueryConsumeQueueResponseBody:
         """Return entries of a ConsumeQueue of the named broker, or of the first broker of `topic`."""
-        if not broker:
-            brokers = list((await self._brokers(topic)).values())
-            if not brokers:
-                raise AdminError("No topic route data!")
-            broker = brokers[0]
         header = QueryConsumeQueueRequestHeader(
             topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group
         )
-        response = await self._admin.ask(broker, RequestCode.QUERY_CONSUME_QUEUE, header)
+        address = broker or await self._first_broker(topic)
+        response = await self._admin.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
         if not response.body:
             raise AdminError(response.remark or f"index {index} is none of the queue")
         return decoded(response, QueryConsumeQueueResponseBody)
@@ -307,11 +271,10 @@ class GroupAdmin:
             return False
         return bool(route.topic_queue_mapping_by_broker)
 
-    async def _broker_of(self, group: str) -> str:
-        brokers = list((await self._brokers(RETRY_PREFIX + group)).values())
-        if not brokers:
-            raise AdminError(f"group {group}: no broker on the route of {RETRY_PREFIX}{group}")
-        return brokers[0]
+    async def _first_broker(self, topic: str) -> str:
+        for address in (await self._brokers(topic)).values():
+            return address
+        raise AdminError(f"topic {topic} has no broker")
 
     async def _brokers(self, topic: str) -> dict[str, str]:
         return addresses_of((await self._admin.topic_route(topic)).broker_datas)

@@ -20,14 +20,7 @@ from sprocket.common.errors import ProtocolError
 from sprocket.remoting.bodies.route import addresses_of
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.admin import QueryMessageRequestHeader, ViewMessageRequestHeader
-from sprocket.remoting.headers.offset import (
-    GetMaxOffsetRequestHeader,
-    GetMaxOffsetResponseHeader,
-    GetMinOffsetRequestHeader,
-    GetMinOffsetResponseHeader,
-    SearchOffsetRequestHeader,
-    SearchOffsetResponseHeader,
-)
+from sprocket.remoting.headers.offset import GetMinOffsetRequestHeader, GetMinOffsetResponseHeader
 from sprocket.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from sprocket.remoting.message import properties as names
 
@@ -142,17 +135,14 @@ class MessageLookup:
         )
 
     async def _bound(self, queue: MessageQueue, address: str, time_ms: int | None, code: RequestCode) -> int:
-        topic, queue_id, ask = queue.topic, queue.queue_id, self._admin.ask_header
+        topic, queue_id = queue.topic, queue.queue_id
         if time_ms is not None:
-            search = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=time_ms)
-            code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-            return (await ask(address, code, SearchOffsetResponseHeader, search)).offset
-        if code is RequestCode.GET_MIN_OFFSET:
-            first = GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id)
-            # -1 for a queue of batches that never had a message.
-            return max(0, (await ask(address, code, GetMinOffsetResponseHeader, first)).offset)
-        last = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-        return (await ask(address, code, GetMaxOffsetResponseHeader, last)).offset
+            return await self._admin.offset_at(address, topic, queue_id, time_ms)
+        if code is RequestCode.GET_MAX_OFFSET:
+            return await self._admin.end_of_queue(address, topic, queue_id)
+        header = GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id)
+        # -1 for a queue of batches that never had a message.
+        return max(0, (await self._admin.ask_header(address, code, GetMinOffsetResponseHeader, header)).offset)
 
     async def messages(
         self,

@@ -1,4 +1,4 @@
-"""Part of the administration client: configurations of servers, write permissions, replication.
+"""Part of the administration client: configurations and files of servers, write permissions, replication.
 
 Source of requests: RocketMQ 5.3.3, `MQClientAPIImpl`, and the commands of `tools.command.broker`, `namesrv`, `ha`.
 """
@@ -15,9 +15,11 @@ from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.stats import HARuntimeInfo
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse
+from sprocket.remoting.headers.cold_flow import SetCommitLogReadModeRequestHeader
 from sprocket.remoting.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
+    ResetMasterFlushOffsetHeader,
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
@@ -95,6 +97,42 @@ class ServerRequests(AdminRequests):
     async def ha_status(self, broker: str) -> HARuntimeInfo:
         """Return how far each slave of a master is, or how far a slave is."""
         return await self.ask_body(broker, RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
+
+    async def reset_master_flush_offset(self, broker: str, offset: int) -> None:
+        """Set the flushed offset of the master that a slave remembers, in bytes.  Raises IllegalArgument below 0."""
+        header = ResetMasterFlushOffsetHeader(master_flush_offset=arguments.whole("offset", offset, 0))
+        await self.ask(broker, RequestCode.RESET_MASTER_FLUSH_OFFSET, header)
+
+    # Files
+
+    async def clean_expired_queues(self, broker: str) -> None:
+        """Have a broker remove the ConsumeQueues whose messages have all expired."""
+        await self.ask(broker, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+    async def delete_expired_commit_log(self, broker: str) -> None:
+        """Have a broker remove expired CommitLog files now, whatever the hour."""
+        await self.ask(broker, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+    async def clean_unused_topics(self, broker: str) -> None:
+        """Have a broker remove the ConsumeQueues of unknown topics."""
+        await self.ask(broker, RequestCode.CLEAN_UNUSED_TOPIC)
+
+    # Reads of old messages
+
+    async def set_read_ahead(self, broker: str, *, on: bool) -> str:
+        """Switch read-ahead of the CommitLog.  Return what the broker says about it."""
+        header = SetCommitLogReadModeRequestHeader(read_ahead_mode=0 if arguments.switch("on", on) else 1)
+        return (await self.ask(broker, RequestCode.SET_COMMITLOG_READ_MODE, header)).remark or ""
+
+    async def set_cold_threshold(self, broker: str, group: str, threshold_bytes: int) -> None:
+        """Set how many cold bytes a group may read in 5 s.  Raises IllegalArgument below 0."""
+        threshold = arguments.whole("threshold_bytes", threshold_bytes, 0)
+        body = properties.render({group: str(threshold)}).encode()
+        await self.ask(broker, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=body)
+
+    async def remove_cold_threshold(self, broker: str, group: str) -> None:
+        """Remove the threshold of a group for reads of old messages."""
+        await self.ask(broker, RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, body=group.encode())
 
 
 def _changed(

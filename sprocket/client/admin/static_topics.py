@@ -14,8 +14,6 @@ from sprocket.client.connection.identity import random_number
 from sprocket.common.clock import SystemClock
 from sprocket.remoting.bodies.route import ClusterInfo
 from sprocket.remoting.bodies.topic_queue_mapping import LogicQueueMappingItem, TopicConfigAndQueueMapping
-from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from sprocket.static_topic.item_checks import Items, MappingError
 from sprocket.static_topic.logical_queues import BrokerConfigs, all_queues, detail_of
 from sprocket.static_topic.plan import (
@@ -166,13 +164,7 @@ class StaticTopics:
         return await self._moved(topic, plan, configs, exact=exact, on_step=on_step)
 
     async def _moved(
-        self,
-        topic: str,
-        plan: TopicRemappingDetailWrapper,
-        configs: BrokerConfigs,
-        *,
-        exact: bool,
-        on_step: OnStep,
+        self, topic: str, plan: TopicRemappingDetailWrapper, configs: BrokerConfigs, *, exact: bool, on_step: OnStep
     ) -> int:
         before = {number: queue.leader for number, queue in all_queues(configs).items()}
         after = {number: queue.leader for number, queue in all_queues(plan.broker_config_map).items()}
@@ -198,11 +190,7 @@ class StaticTopics:
         for _, items in _given_away(plan, broker):
             number = items[-2].queue_id
             # A message that waits for its flush is behind the end that consumers see, and before that of the queue.
-            header = GetMaxOffsetRequestHeader(topic=topic, queue_id=number, committed=False, lo=False)
-            answer = await self._admin.ask_header(
-                address, RequestCode.GET_MAX_OFFSET, GetMaxOffsetResponseHeader, header
-            )
-            ends[number] = answer.offset
+            ends[number] = await self._admin.end_of_queue(address, topic, number, written=True)
         return ends
 
     async def _tell(

@@ -29,7 +29,6 @@ from sprocket.remoting.bodies.topic import PERM_WRITE, SHARDING_QUEUES, TopicCon
 from sprocket.remoting.bodies.topic_queue_mapping import LOGICAL_BROKER, TopicConfigAndQueueMapping
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from sprocket.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from sprocket.static_topic.logical_queues import all_queues
 
 _LOOK_S: Final = 0.2
@@ -229,22 +228,18 @@ class TopicGrowth:
 
     async def _ends(self, growing: Growing) -> dict[MessageQueue, int]:
         """Return the end of each queue as clients number them, with messages that wait for their flush."""
-        topic, ends = growing.topic, {}
+        topic, ends, end_of_queue = growing.topic, {}, self._admin.end_of_queue
         if growing.is_static:
             for number, queue in all_queues(growing.configs).items():
                 last = queue.items[-1]
-                end = await self._end(growing.addresses[last.bname], topic, last.queue_id)
+                end = await end_of_queue(growing.addresses[last.bname], topic, last.queue_id, written=True)
                 ends[MessageQueue(topic, LOGICAL_BROKER, number)] = last.logical_open(end)
             return ends
         for name, config in growing.configs.items():
             for number in range(max(config.write_queue_nums, config.read_queue_nums)):
-                ends[MessageQueue(topic, name, number)] = await self._end(growing.addresses[name], topic, number)
+                address = growing.addresses[name]
+                ends[MessageQueue(topic, name, number)] = await end_of_queue(address, topic, number, written=True)
         return ends
-
-    async def _end(self, address: str, topic: str, queue_id: int) -> int:
-        header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id, committed=False, lo=False)
-        answer = await self._admin.ask_header(address, RequestCode.GET_MAX_OFFSET, GetMaxOffsetResponseHeader, header)
-        return answer.offset
 
     async def _lags(
         self, growing: Growing, ends: Mapping[MessageQueue, int], skipped: Collection[str]

@@ -4,6 +4,8 @@ Source: RocketMQ 5.3.3, `TopicStatsTable`, `ConsumeStats`, `KVTable`, `QueueTime
 `QuerySubscriptionResponseBody`, `ResetOffsetBody`, `HARuntimeInfo`, `BrokerStatsData`.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Generic
 
 import msgspec
@@ -15,6 +17,24 @@ class KVTable(msgspec.Struct, rename="camel"):
     """Answer to GET_BROKER_RUNTIME_INFO and GET_KVLIST_BY_NAMESPACE."""
 
     table: dict[str, str] = {}
+
+
+def first_average(table: Mapping[str, str], key: str) -> float:
+    """Return the first average of a broker's figure such as ``12.3 10.1 9.8``, 0 if there is none."""
+    return _finite(next(iter(table.get(key, "").split()), "0"))
+
+
+def figure(table: Mapping[str, str], key: str) -> float:
+    """Return a broker's figure, 0 if it is absent or no number."""
+    return _finite(table.get(key, "0"))
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return 0.0
+    return value if math.isfinite(value) else 0.0
 
 
 class TopicOffset(msgspec.Struct, rename="camel"):

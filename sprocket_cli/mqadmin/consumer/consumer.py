@@ -1,20 +1,21 @@
 """`mqadmin` about consumers."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue
+from sprocket.remoting.bodies.pop import RequestMode, SetMessageRequestModeRequestBody
+from sprocket.remoting.bodies.stats import ConsumeStats
+from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.version_names import version_text
-from sprocket_cli.client_session import admin_command, json_option, print_json, with_admin
+from sprocket_cli.ask_each import ask_each
+from sprocket_cli.client_session import json_option, print_found
 from sprocket_cli.columns import seconds_text
-from sprocket_cli.mqadmin.options import Target, ask_each, route_option, target_options
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.remoting.bodies.client import MessageQueue
-    from sprocket.remoting.bodies.pop import RequestMode
-    from sprocket.remoting.bodies.stats import ConsumeStats
+from sprocket_cli.mqadmin.options import admin_command, route_option
+from sprocket_cli.target import Target, target_options
 
 _QUEUE_HEAD = "%-64s  %-32s  %-4s  %-20s  %-20s  %-20s %-20s%s"
 _QUEUE = "%-64s  %-32s  %-4d  %-20d  %-20d  %-20d %-20d %s"
@@ -50,7 +51,7 @@ class GroupProgress(NamedTuple):
     diff_total: int
 
 
-def queue_progress(stats: "ConsumeStats[MessageQueue]") -> list[QueueProgress]:
+def queue_progress(stats: ConsumeStats[MessageQueue]) -> list[QueueProgress]:
     """Return the queues of `stats`, ordered by topic, broker and queue id."""
     return [
         QueueProgress(
@@ -73,34 +74,25 @@ def queue_progress(stats: "ConsumeStats[MessageQueue]") -> list[QueueProgress]:
 @click.option("-s", "--showClientIP", "show_client", type=bool, default=False, help="Show client IPs (true|false).")
 @route_option
 @json_option
-def consumer_progress(
-    namesrv: str | None, group: str | None, topic: str | None, show_client: bool, cluster: str | None, as_json: bool
+async def consumer_progress(
+    admin: AdminClient, group: str | None, topic: str | None, show_client: bool, cluster: str | None, as_json: bool
 ) -> None:
     """Show the offsets, lag and rate of a group, or of all groups."""
     if group is None:
-        groups = with_admin(namesrv, group_progress)
-        if as_json:
-            print_json([line._asdict() for line in groups])
-            return
-        click.echo(_GROUP_HEAD % ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"))
-        for line in groups:
-            click.echo(_GROUP % (line.group[:64], *line[1:]))
+        groups = await group_progress(admin)
+        lines = [_GROUP_HEAD % ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")]
+        lines += [_GROUP % (line.group[:64], *line[1:]) for line in groups]
+        print_found([line._asdict() for line in groups], lines, as_json=as_json)
         return
-    name = group.strip()
-    stats = with_admin(namesrv, lambda admin: admin.consume_stats(name, topic, cluster))
+    stats = await admin.consume_stats(group, topic, cluster)
     rows = queue_progress(stats)
-    if as_json:
-        print_json([row._asdict() for row in rows])
-        return
-    holders = with_admin(namesrv, lambda admin: _holders(admin, name)) if show_client else None
-    for text in progress_lines(rows, stats.consume_tps, holders):
-        click.echo(text)
+    holders = await _holders(admin, group) if show_client and not as_json else None
+    lines = progress_lines(rows, stats.consume_tps, holders)
+    print_found([row._asdict() for row in rows], lines, as_json=as_json)
 
 
-async def _holders(admin: "AdminClient", group: str) -> dict[tuple[str, str, int], str]:
+async def _holders(admin: AdminClient, group: str) -> dict[tuple[str, str, int], str]:
     """Return the client IP by topic, broker and queue id; empty if the group is offline."""
-    from sprocket.client.admin.admin_client import AdminError
-
     try:
         holders = await admin.queue_holders(group)
     except AdminError:
@@ -128,20 +120,14 @@ def progress_lines(
     return [*lines, f"Consume Inflight Total: {sum(row.inflight for row in rows)}"]
 
 
-async def group_progress(admin: "AdminClient") -> list[GroupProgress]:
+async def group_progress(admin: AdminClient) -> list[GroupProgress]:
     """Return the progress of every group that has a retry topic."""
-    from sprocket.remoting.message.topic_names import RETRY_PREFIX
-
     topics = await admin.topic_list()
     groups = [topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)]
     return [await _one_group(admin, group) for group in groups]
 
 
-async def _one_group(admin: "AdminClient", group: str) -> GroupProgress:
-    from sprocket.client.admin.admin_client import AdminError
-    from sprocket.remoting.bodies.client import ConsumerConnection, MessageQueue
-    from sprocket.remoting.bodies.stats import ConsumeStats
-
+async def _one_group(admin: AdminClient, group: str) -> GroupProgress:
     try:
         stats = await admin.consume_stats(group)
     except AdminError:
@@ -164,30 +150,18 @@ async def _one_group(admin: "AdminClient", group: str) -> GroupProgress:
 @click.option("-g", "--groupName", "group", required=True, help="Consumer group.")
 @click.option("-m", "--mode", type=click.Choice(["PULL", "POP"]), required=True, help="How the group receives it.")
 @click.option(
-    "-q",
-    "--popShareQueueNum",
-    "share",
-    type=int,
-    default=0,
+    "-q", "--popShareQueueNum", "share", type=int, default=0,
     help="A client also pops from the queues of this many others.",
-)
-def set_consume_mode(
-    namesrv: str | None,
-    target: Target,
-    topic: str,
-    group: str,
-    mode: "RequestMode",
-    share: int,
+)  # fmt: skip
+async def set_consume_mode(
+    admin: AdminClient, target: Target, topic: str, group: str, mode: RequestMode, share: int
 ) -> None:
     """Set whether a group receives a topic by pull or by pop."""
-    from sprocket.remoting.bodies.pop import SetMessageRequestModeRequestBody
-
-    body = SetMessageRequestModeRequestBody(topic.strip(), group.strip(), mode, share)
-    text = f"topic[{body.topic}] group[{body.consumer_group}] consume mode[{mode}] popShareQueueNum[{share}]"
-    ask_each(
-        namesrv,
-        target,
-        lambda admin, address: admin.set_request_mode(address, body),
+    body = SetMessageRequestModeRequestBody(topic, group, mode, share)
+    text = f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]"
+    await ask_each(
+        await target.addresses(admin),
+        lambda address: admin.set_request_mode(address, body),
         done=lambda address: f"set consume mode to {address} success.",
         show=lambda _: click.echo(text),
     )

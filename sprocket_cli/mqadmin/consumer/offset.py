@@ -1,17 +1,16 @@
 """`mqadmin` about offsets."""
 
-from typing import TYPE_CHECKING
-
 import click
 
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.group_admin import TO_END, GroupAdmin, Rollback
 from sprocket.common.clock import SystemClock
-from sprocket_cli.client_session import SERVER_ADDRESS, admin_command, json_option, print_found
-from sprocket_cli.mqadmin.message import parse_time
-from sprocket_cli.mqadmin.options import topic_option, with_groups
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.group_admin import GroupAdmin, Rollback
-    from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.bodies.client import MessageQueue
+from sprocket.remoting.codes import ResponseCode
+from sprocket_cli.client_session import SERVER_ADDRESS, json_option, print_found
+from sprocket_cli.columns import parse_time
+from sprocket_cli.mqadmin.java_form import java_form
+from sprocket_cli.mqadmin.options import admin_command, topic_option
 
 _CLOCK = SystemClock()
 _OFFSET_HEAD = "%-40s  %-40s  %-40s"
@@ -42,12 +41,9 @@ def reset_time(text: str) -> int:
 
 
 async def _reset(
-    groups: "GroupAdmin", topic: str, group: str, timestamp_ms: int, force: bool, cluster: str | None
-) -> "dict[MessageQueue, int] | list[Rollback]":
+    groups: GroupAdmin, topic: str, group: str, timestamp_ms: int, force: bool, cluster: str | None
+) -> dict[MessageQueue, int] | list[Rollback]:
     """Reset the offsets; where that needs an online client and none is, commit the offsets instead."""
-    from sprocket.client.admin.admin_client import AdminError
-    from sprocket.remoting.codes import ResponseCode
-
     try:
         return await groups.reset_to_time(topic, group, timestamp_ms, force=force, route_topic=cluster)
     except AdminError as error:
@@ -56,19 +52,19 @@ async def _reset(
     return await groups.commit_to_time(topic, group, timestamp_ms, force=force, route_topic=cluster)
 
 
-def offset_lines(offsets: "dict[MessageQueue, int]") -> list[str]:
+def offset_lines(offsets: dict[MessageQueue, int]) -> list[str]:
     """Return RocketMQ's columns, one line per queue."""
     rows = [_OFFSET % (queue.broker_name[:32], queue.queue_id, offset) for queue, offset in sorted(offsets.items())]
     return [_OFFSET_HEAD % ("#brokerName", "#queueId", "#offset"), *rows]
 
 
-def rollback_lines(done: "list[Rollback]", last: str) -> list[str]:
+def rollback_lines(done: list[Rollback], last: str) -> list[str]:
     """Return RocketMQ's columns, one line per queue; `last` is the name of the last column."""
     names = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", last)
     return [_ROLLBACK_HEAD % names, *(_ROLLBACK % (row.broker_name[:32], *row[1:]) for row in done)]
 
 
-def _json(done: "dict[MessageQueue, int] | list[Rollback]") -> list[dict[str, object]]:
+def _json(done: dict[MessageQueue, int] | list[Rollback]) -> list[dict[str, object]]:
     if isinstance(done, list):
         return [{"brokerName": row.broker_name, "queueId": row.queue_id, "offset": row.reset_offset} for row in done]
     return [
@@ -89,24 +85,15 @@ def _json(done: "dict[MessageQueue, int] | list[Rollback]") -> list[dict[str, ob
 @click.option("-o", "--offset", type=click.IntRange(0), help="With -b and -q: reset to this offset, not to the time.")
 @light_route_option
 @json_option
-def reset_offset_by_time(
-    namesrv: str | None,
-    group: str,
-    topic: str,
-    when: str,
-    force: bool,
-    broker: str | None,
-    queue_id: int | None,
-    offset: int | None,
-    cluster: str | None,
-    as_json: bool,
-) -> None:
+async def reset_offset_by_time(
+    admin: AdminClient, group: str, topic: str, when: str, force: bool, broker: str | None, queue_id: int | None,
+    offset: int | None, cluster: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Reset the offsets of a group to a time or an offset; clients need no restart."""
-    group, topic, timestamp = group.strip(), topic.strip(), reset_time(when)
+    groups, timestamp = GroupAdmin(admin), reset_time(when)
     if broker is not None and queue_id is not None:
-        at = with_groups(
-            namesrv, lambda groups: _reset_queue(groups, broker, group, topic, queue_id, timestamp, offset)
-        )
+        at = await groups.offset_at(broker, topic, queue_id, timestamp) if offset is None else offset
+        await groups.reset_queue(broker, group, topic, queue_id, at)
         lines = [
             f"start reset consumer offset by specified, group[{group}], topic[{topic}], queueId[{queue_id}], "
             f"broker[{broker}], timestamp(string)[{when}], timestamp(long)[{timestamp}]",
@@ -114,8 +101,8 @@ def reset_offset_by_time(
         ]
         print_found([{"broker": broker, "queueId": queue_id, "offset": at}], lines, as_json=as_json)
         return
-    done = with_groups(namesrv, lambda groups: _reset(groups, topic, group, timestamp, force, cluster))
-    told = f"topic[{topic}], force[{str(force).lower()}], timestamp(string)[{when}], timestamp(long)[{timestamp}]"
+    done = await _reset(groups, topic, group, timestamp, force, cluster)
+    told = f"topic[{topic}], force[{java_form(force)}], timestamp(string)[{when}], timestamp(long)[{timestamp}]"
     if isinstance(done, list):
         head = f"reset consumer offset by specified consumerGroup[{group}], {told}"
         lines = rollback_lines(done, "#resetOffset")
@@ -125,27 +112,17 @@ def reset_offset_by_time(
     print_found(_json(done), [head, *lines], as_json=as_json)
 
 
-async def _reset_queue(
-    groups: "GroupAdmin", broker: str, group: str, topic: str, queue_id: int, timestamp_ms: int, offset: int | None
-) -> int:
-    if offset is None:
-        offset = await groups.offset_at(broker, topic, queue_id, timestamp_ms)
-    await groups.reset_queue(broker, group, topic, queue_id, offset)
-    return offset
-
-
 @admin_command("skipAccumulatedMessage")
 @group_option
 @topic_option
 @force_option
 @light_route_option
 @json_option
-def skip_accumulated_message(
-    namesrv: str | None, group: str, topic: str, force: bool, cluster: str | None, as_json: bool
+async def skip_accumulated_message(
+    admin: AdminClient, group: str, topic: str, force: bool, cluster: str | None, as_json: bool
 ) -> None:
     """Set the offsets of a group to the end of its queues: it skips the backlog."""
-    to_end = -1
-    done = with_groups(namesrv, lambda groups: _reset(groups, topic.strip(), group.strip(), to_end, force, cluster))
+    done = await _reset(GroupAdmin(admin), topic, group, TO_END, force, cluster)
     lines = rollback_lines(done, "#rollbackOffset") if isinstance(done, list) else offset_lines(done)
     print_found(_json(done), lines, as_json=as_json)
 
@@ -155,10 +132,9 @@ def skip_accumulated_message(
 @click.option("-d", "--destGroup", "target", required=True, help="Group to copy offsets to.")
 @click.option("-t", "--topic", required=True, help="Topic name.")
 @click.option("-o", "--offline", help="Accepted and ignored, as in RocketMQ.")
-def clone_group_offset(namesrv: str | None, source: str, target: str, topic: str, offline: str | None) -> None:
+async def clone_group_offset(admin: AdminClient, source: str, target: str, topic: str, offline: str | None) -> None:
     """Copy the offsets of a topic from one group to another one."""
-    source, target, topic = source.strip(), target.strip(), topic.strip()
-    with_groups(namesrv, lambda groups: groups.clone_offsets(source, target, topic))
+    await GroupAdmin(admin).clone_offsets(source, target, topic)
     click.echo(f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]")
 
 
@@ -167,13 +143,12 @@ def clone_group_offset(namesrv: str | None, source: str, target: str, topic: str
 @topic_option
 @click.option("-i", "--originClientId", "client_id", default="", help="Only this client.")
 @json_option
-def get_consumer_status(namesrv: str | None, group: str, topic: str, client_id: str, as_json: bool) -> None:
+async def get_consumer_status(admin: AdminClient, group: str, topic: str, client_id: str, as_json: bool) -> None:
     """Show the offsets that each client of a group holds.
 
     RocketMQ has this command in its sources; its mqadmin does not offer it.
     """
-    group, topic, client_id = group.strip(), topic.strip(), client_id.strip()
-    found = with_groups(namesrv, lambda groups: groups.positions(topic, group, client_id))
+    found = await GroupAdmin(admin).positions(topic, group, client_id)
     rows = [
         (client, queue.broker_name, queue.queue_id, at)
         for client, table in sorted(found.items())

@@ -5,13 +5,12 @@ Source: RocketMQ 5.3.3, `ConsumerRunningInfo.formatString`, `analyzeSubscription
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sprocket.remoting.bodies.client import MessageQueue, by_queue
+from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, PopProcessQueueInfo, ProcessQueueInfo
 from sprocket_cli.columns import compact_time_text
-
-if TYPE_CHECKING:
-    from sprocket.remoting.bodies.client import MessageQueue
-    from sprocket.remoting.bodies.consumption import ConsumerRunningInfo, PopProcessQueueInfo, ProcessQueueInfo
+from sprocket_cli.mqadmin.java_form import java_form
 
 _FIELD: Final = "%-40s: %s"
 _QUEUE_HEAD: Final = "%-64s  %-32s  %-4s  %-20s"
@@ -26,18 +25,16 @@ _BLOCKED_MS: Final = 60_000
 _STARTED_FOR_A_WHILE_MS: Final = 120_000
 
 
-def running_info_text(info: "ConsumerRunningInfo[str]") -> str:
+def running_info_text(info: ConsumerRunningInfo[str]) -> str:
     """Return the whole report, as `consumerStatus` writes it to a file."""
-    from sprocket.remoting.bodies.client import by_queue
-
     queues = sorted(by_queue(info.mq_table).items())
     pops = sorted(by_queue(info.mq_pop_table).items())
     lines = ["#Consumer Properties#"]
-    lines += [_FIELD % (key, _text(value)) for key, value in info.properties.items()]
+    lines += [_FIELD % (key, java_form(value)) for key, value in info.properties.items()]
     lines += ["", "", "#Consumer Subscription#"]
     for number, each in enumerate(info.subscription_set, 1):
         lines.append(
-            f"{number:03d} Topic: {each.topic:<40} ClassFilter: {_text(each.class_filter_mode):<8} "
+            f"{number:03d} Topic: {each.topic:<40} ClassFilter: {java_form(each.class_filter_mode):<8} "
             f"SubExpression: {each.sub_string}"
         )
     names = ("#Topic", "#Broker Name", "#QID")
@@ -60,11 +57,11 @@ def running_info_text(info: "ConsumerRunningInfo[str]") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _place(queue: "MessageQueue") -> tuple[str, str, int]:
+def _place(queue: MessageQueue) -> tuple[str, str, int]:
     return queue.topic, queue.broker_name, queue.queue_id
 
 
-def process_queue_text(held: "ProcessQueueInfo") -> str:
+def process_queue_text(held: ProcessQueueInfo) -> str:
     """Return ``ProcessQueueInfo [commitOffset=7, ...]``."""
     fields = (
         ("commitOffset", held.commit_offset),
@@ -82,21 +79,17 @@ def process_queue_text(held: "ProcessQueueInfo") -> str:
         ("lastPullTimestamp", compact_time_text(held.last_pull_timestamp)),
         ("lastConsumeTimestamp", compact_time_text(held.last_consume_timestamp)),
     )
-    return "ProcessQueueInfo [" + ", ".join(f"{name}={_text(value)}" for name, value in fields) + "]"
+    return "ProcessQueueInfo [" + ", ".join(f"{name}={java_form(value)}" for name, value in fields) + "]"
 
 
-def _pop_text(held: "PopProcessQueueInfo") -> str:
+def _pop_text(held: PopProcessQueueInfo) -> str:
     return (
-        f"PopProcessQueueInfo [waitAckCount:{held.wait_ack_count}, droped:{_text(held.dropped)}, "
+        f"PopProcessQueueInfo [waitAckCount:{held.wait_ack_count}, droped:{java_form(held.dropped)}, "
         f"lastPopTimestamp:{held.last_pop_timestamp}]"
     )
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def diagnosis(infos: "Mapping[str, ConsumerRunningInfo[str]]", now_ms: int) -> str:
+def diagnosis(infos: Mapping[str, ConsumerRunningInfo[str]], now_ms: int) -> str:
     """Return whether the members of a group subscribe alike, and which queues seem stuck.  `infos`: by client id."""
     ordered = dict(sorted(infos.items()))
     if not subscribe_alike(list(ordered.values()), now_ms):
@@ -105,7 +98,7 @@ def diagnosis(infos: "Mapping[str, ConsumerRunningInfo[str]]", now_ms: int) -> s
     return "\n".join([*lines, *(line for each in ordered.items() for line in stuck(*each, now_ms))])
 
 
-def subscribe_alike(infos: "list[ConsumerRunningInfo[str]]", now_ms: int) -> bool:
+def subscribe_alike(infos: list[ConsumerRunningInfo[str]], now_ms: int) -> bool:
     """Return whether all members subscribe alike; true if the first has just started or is no push consumer."""
     first = infos[0]
     started = str(first.properties.get("PROP_CONSUMER_START_TIMESTAMP", ""))
@@ -115,20 +108,18 @@ def subscribe_alike(infos: "list[ConsumerRunningInfo[str]]", now_ms: int) -> boo
     return all(each == wanted[0] for each in wanted)
 
 
-def _is_push(info: "ConsumerRunningInfo[str]") -> bool:
+def _is_push(info: ConsumerRunningInfo[str]) -> bool:
     return info.properties.get("PROP_CONSUME_TYPE") == "CONSUME_PASSIVELY"
 
 
-def stuck(client_id: str, info: "ConsumerRunningInfo[str]", now_ms: int) -> list[str]:
+def stuck(client_id: str, info: ConsumerRunningInfo[str], now_ms: int) -> list[str]:
     """Return a line for each queue of a push consumer that seems stuck."""
-    from sprocket.remoting.bodies.client import by_queue
-
     if not _is_push(info):
         return []
     is_orderly = str(info.properties.get("PROP_CONSUMEORDERLY", "")).lower() == "true"
     lines = []
     for queue, held in sorted(by_queue(info.mq_table).items()):
-        place = "MessageQueue [topic={}, brokerName={}, queueId={}]".format(*_place(queue))
+        place = java_form(queue)
         if is_orderly and not held.locked:
             lines.append(f"{client_id} {place} can't lock for a while, {now_ms - held.last_lock_timestamp}ms")
         elif is_orderly and held.dropped and held.try_unlock_times > 0:

@@ -1,94 +1,79 @@
 """`mqadmin` about what controllers and brokers know: getControllerMetaData, getSyncStateSet, getBrokerEpoch."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import click
 
-from sprocket_cli.client_session import HELP, SERVER_ADDRESS, admin_command, json_option, print_found, with_admin
-from sprocket_cli.mqadmin.options import interval_option, repeat, with_controllers
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_requests import broker_names
+from sprocket.client.admin.controller_admin import ControllerAdmin
+from sprocket.remoting.bodies.controller import EpochEntryCache, ReplicaIdentity, ReplicasInfo
+from sprocket.remoting.headers.controller import GetMetaDataResponseHeader
+from sprocket_cli.ask_each import ask_each
+from sprocket_cli.client_session import HELP, SERVER_ADDRESS, json_option, namesrv_option, print_found, with_admin
+from sprocket_cli.mqadmin.java_form import java_form
+from sprocket_cli.mqadmin.options import admin_command, controller_command, interval_option, repeat
 
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.remoting.bodies.controller import EpochEntryCache, ReplicaIdentity, ReplicasInfo
-    from sprocket.remoting.headers.controller import GetMetaDataResponseHeader
-
-ignored_namesrv_option = click.option(
-    "-n",
-    "--namesrvAddr",
-    expose_value=False,
-    metavar="HOST:PORT;...",
-    help="Accepted and ignored: controllers are asked themselves.",
-)
 controller_option = click.option(
     "-a", "--controllerAddress", "controller", required=True, type=SERVER_ADDRESS, help="Address of any controller."
 )
 
 
-@click.command("getControllerMetaData", context_settings=HELP)
-@ignored_namesrv_option
+@controller_command("getControllerMetaData")
 @controller_option
 @json_option
-def get_controller_metadata(controller: str, as_json: bool) -> None:
+async def get_controller_metadata(controllers: ControllerAdmin, controller: str, as_json: bool) -> None:
     """Show the leader of the controllers and its peers."""
-    found = with_controllers(controller, lambda controllers: controllers.metadata(controller))
+    found = await controllers.metadata(controller)
     print_found(found, metadata_lines(found), as_json=as_json)
 
 
-def metadata_lines(found: "GetMetaDataResponseHeader") -> list[str]:
+def metadata_lines(found: GetMetaDataResponseHeader) -> list[str]:
     """Return RocketMQ's lines."""
     return [
         "",
-        f"#ControllerGroup\t{_java(found.group)}",
-        f"#ControllerLeaderId\t{_java(found.controller_leader_id)}",
-        f"#ControllerLeaderAddress\t{_java(found.controller_leader_address)}",
+        f"#ControllerGroup\t{java_form(found.group)}",
+        f"#ControllerLeaderId\t{java_form(found.controller_leader_id)}",
+        f"#ControllerLeaderAddress\t{java_form(found.controller_leader_address)}",
         *(f"#Peer:\t{peer}" for peer in (found.peers or "").split(";") if peer),
     ]
 
 
-@admin_command("getSyncStateSet")
+@click.command("getSyncStateSet", context_settings=HELP)
+@namesrv_option
 @controller_option
 @click.option("-c", "--clusterName", "cluster", help="Every broker group of this cluster, as name servers know it.")
 @click.option("-b", "--brokerName", "broker_name", help="One broker group.")
 @interval_option
 @json_option
 def get_sync_state_set(
-    namesrv: str | None,
-    controller: str,
-    cluster: str | None,
-    broker_name: str | None,
-    interval_s: float | None,
+    namesrv: str | None, controller: str, cluster: str | None, broker_name: str | None, interval_s: float | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Show which replicas of a broker group are in sync."""
     if (broker_name is None) == (cluster is None):
         raise click.UsageError("give exactly one of -b and -c")
 
-    async def ask(admin: "AdminClient") -> "Mapping[str, ReplicasInfo]":
-        from sprocket.client.admin.admin_requests import broker_names
-        from sprocket.client.admin.controller_admin import ControllerAdmin
+    async def ask(admin: AdminClient) -> None:
+        async def show() -> None:
+            names = [str(broker_name).strip()]
+            if cluster is not None:
+                names = broker_names(await admin.cluster_info(), cluster.strip())
+            found = await ControllerAdmin(admin).sync_state(controller, names)
+            lines = (line for name in sorted(found) for line in sync_state_lines(name, found[name]))
+            print_found(found, lines, as_json=as_json)
 
-        if broker_name is not None:
-            names = [broker_name.strip()]
-        else:
-            names = broker_names(await admin.cluster_info(), str(cluster).strip())
-        return await ControllerAdmin(admin).sync_state(controller, names)
+        await repeat(show, interval_s)
 
-    def show() -> None:
-        found = with_admin(controller if cluster is None else namesrv, ask)
-        lines = (line for name in sorted(found) for line in sync_state_lines(name, found[name]))
-        print_found(found, lines, as_json=as_json)
-
-    repeat(show, interval_s)
+    # With -b no name server is needed.
+    with_admin(controller if cluster is None else namesrv, ask)
 
 
-def sync_state_lines(name: str, info: "ReplicasInfo") -> list[str]:
+def sync_state_lines(name: str, info: ReplicasInfo) -> list[str]:
     """Return RocketMQ's lines about one broker group."""
     lines = [
         "",
         f"#brokerName\t{name}",
-        f"#MasterBrokerId\t{_java(info.master_broker_id)}",
-        f"#MasterAddr\t{_java(info.master_address)}",
+        f"#MasterBrokerId\t{java_form(info.master_broker_id)}",
+        f"#MasterAddr\t{java_form(info.master_address)}",
         f"#MasterEpoch\t{info.master_epoch}",
         f"#SyncStateSetEpoch\t{info.sync_state_set_epoch}",
         f"#SyncStateSetNums\t{len(info.in_sync_replicas)}",
@@ -105,28 +90,25 @@ def sync_state_lines(name: str, info: "ReplicasInfo") -> list[str]:
 @click.option("-b", "--brokerName", "broker_name", help="The brokers of one group.")
 @interval_option
 @json_option
-def get_broker_epoch(
-    namesrv: str | None, cluster: str | None, broker_name: str | None, interval_s: float | None, as_json: bool
+async def get_broker_epoch(
+    admin: AdminClient, cluster: str | None, broker_name: str | None, interval_s: float | None, as_json: bool
 ) -> None:
     """Show the epochs of brokers: where in the log each master began."""
     if (broker_name is None) == (cluster is None):
         raise click.UsageError("give exactly one of -b and -c")
 
-    async def ask(admin: "AdminClient") -> "dict[str, EpochEntryCache]":
-        from sprocket.client.admin.controller_admin import ControllerAdmin
-
-        addresses = await _brokers(admin, cluster, broker_name)
-        return {address: await ControllerAdmin(admin).epochs(address) for address in addresses}
-
-    def show() -> None:
-        found = with_admin(namesrv, ask)
+    def print_each(found: dict[str, EpochEntryCache]) -> None:
         lines = (line for address, cache in found.items() for line in epoch_lines(address, cache))
         print_found(found, lines, as_json=as_json)
 
-    repeat(show, interval_s)
+    async def show() -> None:
+        addresses = await _brokers(admin, cluster, broker_name)
+        await ask_each(addresses, ControllerAdmin(admin).epochs, show=print_each)
+
+    await repeat(show, interval_s)
 
 
-def epoch_lines(address: str, cache: "EpochEntryCache") -> list[str]:
+def epoch_lines(address: str, cache: EpochEntryCache) -> list[str]:
     """Return RocketMQ's lines about one broker; the last epoch ends with the log."""
     lines = [
         "",
@@ -142,25 +124,18 @@ def epoch_lines(address: str, cache: "EpochEntryCache") -> list[str]:
     return lines
 
 
-async def _brokers(admin: "AdminClient", cluster: str | None, broker_name: str | None) -> list[str]:
+async def _brokers(admin: AdminClient, cluster: str | None, broker_name: str | None) -> list[str]:
     """Return the addresses of the brokers of a cluster or of a group.  Raises AdminError if there is none."""
-    from sprocket.client.admin.admin_client import AdminError
-
     if cluster is not None:
-        return await admin.broker_addresses(cluster.strip(), masters_only=False)
-    name = str(broker_name).strip()
-    data = (await admin.cluster_info()).broker_addr_table.get(name)
+        return await admin.broker_addresses(cluster, masters_only=False)
+    data = (await admin.cluster_info()).broker_addr_table.get(str(broker_name))
     if data is None:
-        raise AdminError(f"broker group {name} is not known to the name server")
+        raise AdminError(f"broker group {broker_name} is not known to the name server")
     return [address for _, address in sorted(data.broker_addrs.items())]
 
 
-def _identity(replica: "ReplicaIdentity") -> str:
+def _identity(replica: ReplicaIdentity) -> str:
     return (
         f"ReplicaIdentity{{brokerName='{replica.broker_name}', brokerId={replica.broker_id}, "
-        f"brokerAddress='{replica.broker_address}', alive={'true' if replica.alive else 'false'}}}"
+        f"brokerAddress='{replica.broker_address}', alive={java_form(replica.alive)}}}"
     )
-
-
-def _java(value: object) -> str:
-    return "null" if value is None else str(value)

@@ -17,7 +17,6 @@ from sprocket import (
     ReceivedMessage,
     ReconsumeLater,
 )
-from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.testing import Broker
 from tests.waiting import until
 
@@ -101,7 +100,7 @@ async def test_message_that_is_held_too_long_is_sent_back_once(shared_broker: Br
         await consumer.ack(first)
         await consumer.nack(first)  # it was sent back before: nothing happens
         async with AdminClient(shared_broker.namesrv) as admin:
-            info = await GroupAdmin(admin).running_info(consumer.group, consumer.client_id)
+            info = await admin.running_info(consumer.group, consumer.client_id)
     assert info.status_table[topic].consume_failed_msgs == 1
 
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from sprocket.client.admin.admin_client import AdminError
-from sprocket_cli import exit_codes
-from sprocket_cli.mqadmin import options, quota
+from sprocket_cli import client_session, exit_codes
+from sprocket_cli.mqadmin import quota
 from sprocket_cli.mqadmin.main import main as admin
 from tests.sprocket_cli.conftest import Cluster
 from tests.sprocket_cli.test_topic_commands import completed, sprocket
@@ -76,7 +76,7 @@ class SecondMasterFails:
 
 
 def test_mqadmin_tells_which_masters_have_changed_if_a_later_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "with_admin", lambda _, session: asyncio.run(session(SecondMasterFails())))
+    monkeypatch.setattr(client_session, "with_admin", lambda _, session: asyncio.run(session(SecondMasterFails())))
     done = CliRunner().invoke(quota.update_quota, ["-c", "C", "-q", "topic:T", "--requests", "1"])
     assert "set quota topic:T to 10.0.0.1:10911 success." in done.output
     assert "10.0.0.2:10911: gone" in done.output

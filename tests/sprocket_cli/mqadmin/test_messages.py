@@ -60,10 +60,10 @@ def test_sends_to_a_broker(admin: Admin) -> None:
 
 
 def test_response_times_of_a_cluster(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_pause_s: float) -> None:
+    async def interrupt(_pause_s: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sprocket_cli.mqadmin.options.time.sleep", interrupt)
+    monkeypatch.setattr("sprocket_cli.mqadmin.options.pause", interrupt)
     head, row = admin("clusterRT", "-a", "3", "-c", "DefaultCluster", fails=True)[:2]
     assert head.split("  ")[0] == "#Cluster Name"
     assert row.split()[:2] == ["DefaultCluster", "broker-a"]

@@ -36,7 +36,7 @@ def test_the_others_are_asked_after_a_broker_failed(admin: Admin, half_dead: str
     lines = admin(*words.format(new=f"G{uuid4().hex}").split(), "-c", "DefaultCluster", fails=True)
     assert any(line.startswith(said.format(live=half_dead)) for line in lines), lines
     assert any(line.startswith(f"{DEAD}: ") for line in lines)
-    assert lines[-1] == "Error: 1 of 2 brokers failed, see above"
+    assert lines[-1] == "Error: 1 of 2 servers failed, see above"
 
 
 def test_without_any_answer_nothing_is_shown(cluster: Cluster, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,4 +45,4 @@ def test_without_any_answer_nothing_is_shown(cluster: Cluster, admin: Admin, mon
 
     monkeypatch.setattr(AdminClient, "broker_addresses", addresses)
     lines = admin("brokerStatus", "-c", "DefaultCluster", "--json", fails=True)
-    assert lines[-1] == "Error: 2 of 2 brokers failed, see above" and len(lines) == 3
+    assert lines[-1] == "Error: 2 of 2 servers failed, see above" and len(lines) == 3

@@ -1,0 +1,44 @@
+"""One way to ask several servers: all of them, also after one failed, which the command then names."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import click
+
+from sprocket.common.errors import SprocketError
+from sprocket_cli.client_session import CommandFailed, failure_text
+
+T = TypeVar("T")
+
+
+async def ask_each(
+    addresses: Iterable[str],
+    ask: Callable[[str], Awaitable[T]],
+    *,
+    done: Callable[[str], str] | None = None,
+    show: Callable[[dict[str, T]], None] | None = None,
+) -> dict[str, T]:
+    """Ask the server at each address; print what `done` says of each success at once, and return all answers.
+
+    `show` is called with the answers by address before a failure ends the command, unless all servers failed.
+    Raises CommandFailed if one failed.
+    RocketMQ goes on in six commands (`BrokerStatusSubCommand`), and stops at the first failure in the others.
+    """
+    asked = list(dict.fromkeys(addresses))
+    found: dict[str, T] = {}
+    for address in asked:
+        try:
+            found[address] = await ask(address)
+        except (SprocketError, CommandFailed) as error:
+            if len(asked) == 1:
+                raise
+            text = failure_text(error) if isinstance(error, SprocketError) else error.message
+            click.echo(f"{address}: {text}", err=True)
+            continue
+        if done is not None:
+            click.echo(done(address))
+    if show is not None and (found or not asked):
+        show(found)
+    if len(found) < len(asked):
+        raise CommandFailed(f"{len(asked) - len(found)} of {len(asked)} servers failed, see above")
+    return found
