@@ -30,5 +30,10 @@ def make_bucket(endpoint: str, name: str = "bucket") -> str:
     return f"s3://{name}"
 
 
+def delete_bucket(endpoint: str, name: str = "bucket") -> None:
+    """Delete an empty bucket."""
+    _request("DELETE", f"{endpoint}/{name}")
+
+
 def _request(method: str, url: str) -> None:
     urllib.request.urlopen(urllib.request.Request(url, method=method)).read()

@@ -34,10 +34,6 @@ class ArchiveFigures:
         self.uploaded_end, self.uploaded_messages = manifest.uploaded_end, uploaded_messages
         self.stored_bytes = sum(entry.size_bytes for entry in manifest.segments)
 
-    def stopped(self, trouble: str) -> None:
-        """Take the class of the error for which nothing is uploaded; empty when uploads go on."""
-        self.trouble = trouble
-
 
 def archive_metrics(
     archive: GroupStore | None, figures: ArchiveFigures, clock: Clock, log: ArchivedLog
@@ -78,7 +74,8 @@ def archive_metrics(
 def _request_metrics(archive: GroupStore | None) -> list[Metric]:
     """Return the metrics of the requests to the object store."""
 
-    def histogram(name: str, says: str, unit: str, of: Distributions | None) -> Metric:
+    def histogram(kind: str, says: str, unit: str, of: Distributions | None) -> Metric:
+        name = f"rocketmq_tiered_store_provider_{kind}"
         return Metric(name, Kind.HISTOGRAM, says, lambda: [] if of is None else of.read(), _RPC_LABELS, unit)
 
     def requests() -> list[tuple[Labels, Value]]:
@@ -86,22 +83,16 @@ def _request_metrics(archive: GroupStore | None) -> list[Metric]:
 
     def cost() -> list[tuple[Labels, Value]]:
         return (
-            [] if archive is None else [((), sum(archive.requests[kind] * _DOLLARS[kind] / 1e6 for kind in _DOLLARS))]
+            [] if archive is None else [((), sum(archive.requests[kind] * _DOLLARS[kind] for kind in _DOLLARS) / 1e6)]
         )
 
+    latency, sent, received = (
+        (None, None, None) if archive is None else (archive.latency_ms, archive.uploaded, archive.downloaded)
+    )
     return [
-        histogram(
-            "rocketmq_tiered_store_provider_rpc_latency", "time of requests to the object store", "milliseconds",
-            None if archive is None else archive.latency_ms,
-        ),
-        histogram(
-            "rocketmq_tiered_store_provider_upload_bytes", "size of uploads", "bytes",
-            None if archive is None else archive.uploaded,
-        ),
-        histogram(
-            "rocketmq_tiered_store_provider_download_bytes", "size of downloads", "bytes",
-            None if archive is None else archive.downloaded,
-        ),
+        histogram("rpc_latency", "time of requests to the object store", "milliseconds", latency),
+        histogram("upload_bytes", "size of uploads", "bytes", sent),
+        histogram("download_bytes", "size of downloads", "bytes", received),
         Metric(
             f"{_OWN}requests_total", Kind.COUNTER, "requests to the object store, as they are billed", requests,
             ("class",),

@@ -7,6 +7,7 @@ of an archive.  There is what its groups give back, and the state of their pops.
 It takes over topics, with permission to read.  System topics, retry and dead-letter topics are its own.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,15 +17,17 @@ from broker.core import BrokerCore
 from broker.topic.attributes import QUEUE_TYPE
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import ConfigError, StoreError
+from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.topic import MESSAGE_TYPE, PERM_READ, TopicConfig, TopicConfigTable
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, LIGHT_PREFIX, RETRY_PREFIX
 from store.layout import AFTER_ARCHIVES
 from store.tier.group_store import GroupStore
-from store.tier.manifest import Manifest
+from store.tier.manifest import NAME, Manifest
 from store.tier.object_store import Damaged, NotFound
-from store.tier.tables_object import MAX_BYTES, decode_tables
+from store.tier.whole_objects import read_tables
 
+_log = logging.getLogger(__name__)
 _OWN_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LIGHT_PREFIX)
 _TOPICS: Final = "config/topics.json"
 _BATCH: Final = "BatchCQ"
@@ -43,6 +46,7 @@ class ArchiveReader(ArchiveService):
         core.store.cleaner.keep_until_archived(None)
         self._archive_of_others = archive
         self._tables_sha256 = ""
+        self._incomplete: list[str] = []
 
     def check(self) -> None:
         config = self._core.config
@@ -72,17 +76,31 @@ class ArchiveReader(ArchiveService):
         core, tables = self._core, manifest.tables
         found = None
         if tables is not None and tables.sha256 != self._tables_sha256:
-            found = _topics_in((await self._archive_of_others.get(tables.key, MAX_BYTES)).content)
+            found = _topics_in(await read_tables(self._archive_of_others, tables))
         await core.tier.adopt(manifest)
         core.store.continue_at(core.tier.archived_ends())
         if found is not None and tables is not None:
             self._take_over(found)
             self._tables_sha256 = tables.sha256
+        self._tell_incomplete(manifest)
         self.figures_now.note(manifest, 0)
         self._noted = manifest
 
-    def _absent(self, error: NotFound) -> None:
-        self._failed(error)  # perhaps the folder is wrong: nobody is told that there are no messages
+    def _tell_incomplete(self, manifest: Manifest) -> None:
+        """Name the compacted topics of which the archived log has expired in part: only it is served here."""
+        tier = self._core.tier
+        found = {
+            one.topic
+            for one in manifest.compacted
+            if not tier.has(one.topic, one.queue_id) or one.part.first_offset < tier.min_offset(one.topic, one.queue_id)
+        }
+        if sorted(found) != self._incomplete:
+            self._incomplete = sorted(found)
+            text = ", ".join(self._incomplete[:10])
+            peer_lines.warning(_log, "", "event=archived_tables_incomplete count=%d topics=%r", len(found), text)
+
+    def _absent(self) -> None:
+        raise NotFound(f"{NAME}: is not there: readOnlyFrom must name the folder of a broker group's archive")
 
     def _take_over(self, found: TopicConfigTable) -> None:
         """Have the topics of `found`, and no others of those that came from there."""
@@ -106,8 +124,7 @@ class ArchiveReader(ArchiveService):
             )  # fmt: skip
 
 
-def _topics_in(content: bytes) -> TopicConfigTable | None:
-    tables = decode_tables(content)
+def _topics_in(tables: dict[str, bytes]) -> TopicConfigTable | None:
     if _TOPICS not in tables:
         return None
     try:

@@ -3,8 +3,11 @@
 Source of the names: RocketMQ 5.3.3, `TieredStoreMetricsConstant`.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from broker.service import Service
-from sprocket.metrics.declared import Kind, Metric, Read
+from sprocket.metrics.declared import Kind, Metric
 from store.tier.reads.tiered_reads import TieredReads
 
 
@@ -24,32 +27,24 @@ class ArchiveReads(Service):
         """Return the metrics; without an archive they have no values."""
         tier, cache = self._tier, self._tier.cache
 
-        def counter(name: str, says: str, read: Read, unit: str = "", kind: Kind = Kind.COUNTER) -> Metric:
-            return Metric(name, kind, says, lambda: read() if tier.is_on else [], unit=unit)
+        def metric(name: str, says: str, read: Callable[[], int], *, kind: Kind = Kind.GAUGE, unit: str = "") -> Metric:
+            return Metric(name, kind, says, lambda: [((), read())] if tier.is_on else [], unit=unit)
 
-        name = "rocketmq_tiered_store_"
+        def looks() -> int:
+            return cache.hits + cache.misses
+
+        counter, name = partial(metric, kind=Kind.COUNTER), "rocketmq_tiered_store_"
         return [
-            counter(
-                f"{name}messages_out_total", "messages that consumers got from the archive",
-                lambda: [((), tier.messages)],
-            ),
-            counter(
-                f"{name}read_ahead_cache_access_total", "looks for a block of the archive in memory",
-                lambda: [((), cache.hits + cache.misses)],
-            ),
-            counter(
-                f"{name}read_ahead_cache_hit_total", "looks that found the block", lambda: [((), cache.hits)]
-            ),
-            counter(
-                f"{name}read_ahead_cache_count", "blocks of the archive in memory", lambda: [((), len(cache))],
-                kind=Kind.GAUGE,
-            ),
-            counter(
+            counter(f"{name}messages_out_total", "messages that consumers got from the archive", lambda: tier.messages),
+            counter(f"{name}read_ahead_cache_access_total", "looks for a block of the archive in memory", looks),
+            counter(f"{name}read_ahead_cache_hit_total", "looks that found the block", lambda: cache.hits),
+            metric(f"{name}read_ahead_cache_count", "blocks of the archive in memory", lambda: len(cache)),
+            metric(
                 f"{name}read_ahead_cache_bytes", "size of the blocks of the archive in memory",
-                lambda: [((), cache.size_bytes)], "bytes", Kind.GAUGE,
+                lambda: cache.size_bytes, unit="bytes",
             ),
             counter(
                 "sprocket_tiered_store_failed_reads_total", "reads that were answered: try again",
-                lambda: [((), tier.failed_reads)],
+                lambda: tier.failed_reads,
             ),
         ]  # fmt: skip

@@ -9,6 +9,7 @@ never dropped for room.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Final
 
 from broker.archive.archive_metrics import ArchiveFigures, archive_metrics
@@ -22,9 +23,10 @@ from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.metrics.declared import Metric
 from store.tier.archive_writer import ArchiveWriter, Fenced
 from store.tier.group_store import GroupStore
-from store.tier.manifest import MAX_BYTES, NAME, Manifest, decode
-from store.tier.object_store import NotFound
+from store.tier.manifest import NAME, Manifest
+from store.tier.object_store import NotFound, Version
 from store.tier.segment_process import SegmentProcess
+from store.tier.whole_objects import find_manifest
 
 _log = logging.getLogger(__name__)
 _IDLE_S: Final = 1.0
@@ -162,31 +164,37 @@ class ArchiveService(Service):
     # A slave
 
     async def _follow(self, archive: GroupStore) -> None:
-        version = None
+        version: Version | None = None
         while True:
             try:
-                if (await archive.head(NAME)).version != version:
-                    found = await archive.get(NAME, MAX_BYTES)
-                    await self._note(await asyncio.to_thread(decode, found.content), 0)
-                    version = found.version
+                version = await self._look(archive, version)
                 self._succeeded()
-            except NotFound as error:
-                self._absent(error)
             except StoreError as error:
                 self._failed(error)
             await pause(_FOLLOW_S)
 
-    def _absent(self, error: NotFound) -> None:
-        """Take that there is no manifest: the master has archived nothing yet."""
+    async def _look(self, archive: GroupStore, version: Version | None) -> Version | None:
+        """Take in the manifest if it is not of `version`; return its version, None without a manifest."""
+        with suppress(NotFound):  # the answer to a GET, which is next, says whether there is a bucket
+            if version is not None and (await archive.head(NAME)).version == version:
+                return version
+        found = await find_manifest(archive)
+        if found is None:
+            self._absent()
+            return None
+        await self._note(found[0], 0)
+        return found[1]
+
+    def _absent(self) -> None:
+        """Take that the master has archived nothing yet."""
         self._core.tier.nothing_archived()
-        self._succeeded()
 
     # What is told
 
     def _failed(self, error: StoreError) -> None:
         reason = type(error).__name__
         if self.figures_now.trouble != reason:
-            self.figures_now.stopped(reason)
+            self.figures_now.trouble = reason
             peer_lines.error(
                 _log, "", "event=archive_stopped kind=%s uploaded_end=%s reason=%r", reason,
                 self.figures_now.uploaded_end, str(error),
@@ -198,7 +206,7 @@ class ArchiveService(Service):
                 _log, "", "event=archive_goes_on after=%s uploaded_end=%s", self.figures_now.trouble,
                 self.figures_now.uploaded_end,
             )  # fmt: skip
-            self.figures_now.stopped("")
+            self.figures_now.trouble = ""
 
 
 async def _end_process(packer: SegmentProcess) -> None:

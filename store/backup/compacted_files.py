@@ -35,8 +35,8 @@ class CompactedFiles:
         Raises `StoreError` and OSError.
         """
         found: list[Part] = []
-        for path in sorted((self._root / compacted.DIRECTORY).glob(f"*/*/{compacted.MANIFEST}")):
-            found += self._queue(path.parent)
+        for directory, _ in compacted.compacted_parts(self._root).values():
+            found += self._queue(directory)
         return found
 
     def _queue(self, directory: Path) -> list[Part]:

@@ -142,13 +142,14 @@ class RetentionClock:
     """Clock against which ages are measured.
 
     A wall clock that jumps forward must not delete young messages.  A step of more than a minute counts only after an
-    hour, so that people or NTP can correct it.  A step back counts at once and keeps messages longer.
+    hour, so that people or NTP can correct it.  A step back counts at once and keeps messages longer.  `last_ms` is a
+    time that was accepted before, perhaps on another machine.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, last_ms: int | None = None) -> None:
         self._clock = clock
         self._last_s = clock.monotonic()
-        self._last_ms = clock.wall_ms()
+        self._last_ms = clock.wall_ms() if last_ms is None else last_ms
         self._stepped_s: float | None = None
 
     def now_ms(self) -> int:

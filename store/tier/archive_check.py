@@ -1,8 +1,6 @@
 """Check of an archive without a broker: what is damaged, missing or unnamed in it; and repair of its manifest."""
 
 import asyncio
-import hashlib
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Final
 
@@ -11,6 +9,7 @@ from store.inspection.finding import Findings, Severity
 from store.tier.manifest import NAME, Manifest, QueueRange, SegmentEntry, encode
 from store.tier.object_store import Damaged, NotFound, ObjectInfo, ObjectStore, Version
 from store.tier.reads.steps import read_footer
+from store.tier.whole_objects import is_intact
 
 _AT_ONCE: Final = 4
 _FOLDERS: Final = ("segments", "tables", "compacted")
@@ -82,10 +81,10 @@ class ArchiveCheck:
         if self._quick:
             return None
         try:
-            found = await _sha256(self._objects.stream(key), self._progress)
+            is_sound = await is_intact(self._objects, key, size_bytes, sha256, progress=self._progress)
         except NotFound:
             return "the object is missing"
-        return None if found == sha256 else "the object is not what was written there"
+        return None if is_sound else "the object is not what was written there"
 
     async def _footer_fault(self, segment: SegmentEntry) -> str | None:
         try:
@@ -102,14 +101,6 @@ class ArchiveCheck:
 
 def _queue(queue: QueueRange) -> tuple[str, int]:
     return queue.topic, queue.queue_id
-
-
-async def _sha256(pieces: AsyncIterator[bytes | memoryview], progress: Progress) -> str:
-    digest = hashlib.sha256()
-    async for piece in pieces:
-        await asyncio.to_thread(digest.update, piece)
-        progress(len(piece))
-    return digest.hexdigest()
 
 
 async def repair(objects: ObjectStore, manifest: Manifest, version: Version, lost: set[str], now_ms: int) -> Manifest:

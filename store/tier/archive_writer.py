@@ -11,9 +11,9 @@ what is there decides, not the answer.
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
@@ -42,7 +42,7 @@ from store.tier.object_store import (
     Unavailable,
     Version,
 )
-from store.tier.segment_writer import Kept, LogPart, SegmentPieces, Written
+from store.tier.segment_writer import Kept, LogPart, SegmentPieces
 from store.tier.tables_object import encode_tables
 from store.tier.upload_plan import (
     ArchiveRules,
@@ -55,14 +55,13 @@ from store.tier.upload_plan import (
     next_step,
     next_upload,
 )
+from store.tier.whole_objects import BRING_BACK, SEGMENTS, InThread, find_manifest, is_intact
 
 _log = logging.getLogger(__name__)
 
 # Object with which a claim asks whether the store obeys conditions; and what a read of it takes at most, in bytes.
 _CONDITIONS: Final = "conditions"
 _CONDITIONS_BYTES: Final = 1024
-# Calls a function in a thread, with its arguments; `asyncio.to_thread`.
-InThread = Callable[..., Awaitable[Any]]
 # Returns the object of a part of the log, with the topics that are archived.
 Segments = Callable[[LogPart, Kept], SegmentPieces]
 
@@ -132,6 +131,8 @@ class ArchiveWriter:
         self._encoder = ManifestEncoder()
         self._version: Version | None = None
         self._attempts = 0
+        # A segment that was read back, with what it has of the log, and that the manifest may not name yet.
+        self._ready: tuple[Kept, SegmentEntry] | None = None
         self._manifest: Manifest | None = None
         self._next_delete_s = 0.0
         self._compacted_end = 0
@@ -148,6 +149,9 @@ class ArchiveWriter:
     async def claim(self) -> None:
         """Become the archive's writer.  Makes nothing of the archive before its log was compared with this broker's."""
         manifest = await self._read()
+        if manifest.written_ms:
+            # This machine's clock may be ahead: nothing is deleted before people had time to see that.
+            self._retention_clock = RetentionClock(self._clock, manifest.written_ms)
         view = self._source.view()
         if manifest.writer.epoch > self._epoch:
             raise Fenced(f"the archive belongs to the master of epoch {manifest.writer.epoch}, this is {self._epoch}")
@@ -193,16 +197,14 @@ class ArchiveWriter:
         )
 
     async def _read(self) -> Manifest:
-        try:
-            found = await self._store.get(NAME, MAX_BYTES)
-        except NotFound:
+        found = await find_manifest(self._store, self._in_thread)
+        if found is None:
             self._version = None
             reserved_ms = self._source.rules().default_reserved_ms
             return empty(*self._group, self._source.view().segment_bytes, reserved_ms)
-        manifest = decode(found.content)
+        manifest, self._version = found
         if (manifest.cluster, manifest.broker) != self._group:
             raise OtherLog(f"the archive is that of {manifest.broker} in {manifest.cluster}: use another folder")
-        self._version = found.version
         return manifest
 
     async def _agreed_end(self, manifest: Manifest, view: LogView) -> int:
@@ -265,10 +267,24 @@ class ArchiveWriter:
         return True
 
     async def _upload(self, part: LogPart) -> bool:
+        kept = self._source.kept()
+        if self._ready is None or (self._ready[0], self._ready[1].start) != (kept, part.start):
+            entry = await self._put_segment(part, kept)
+            if entry is None:
+                return False
+            self._ready = kept, entry
+        entry = self._ready[1]
+        await self._commit(self.manifest.with_segment(entry, self._clock.wall_ms()))
+        self._ready = None
+        self.uploaded_messages += entry.records
+        return True
+
+    async def _put_segment(self, part: LogPart, kept: Kept) -> SegmentEntry | None:
+        """Upload a part of the log, and read it back.  Return its entry; None if no record ends in it."""
         if part.start > self.manifest.uploaded_end and self.manifest.segments:
             _log.warning("event=archive_gap from=%d to=%d", self.manifest.uploaded_end, part.start)
-        key = self._new_key("segments", part.start)
-        segment = self._segments(part, self._source.kept())
+        key = self._new_key(SEGMENTS, part.start)
+        segment = self._segments(part, kept)
         faults: list[StoreError] = []
         try:
             await self._store.put(key, self._pieces(segment, part.start, faults))
@@ -279,22 +295,22 @@ class ArchiveWriter:
         written = segment.written
         if written.end <= part.start:
             await self._store.delete(key)
-            return False
+            return None
         await self._verify(key, written.size_bytes, written.sha256)
-        now_ms = self._clock.wall_ms()
-        await self._commit(self.manifest.with_segment(_entry(part.start, key, written, self._epoch, now_ms), now_ms))
-        self.uploaded_messages += written.records
-        return True
+        return SegmentEntry(
+            start=part.start, key=key, epoch=self._epoch, created_ms=self._clock.wall_ms(), **written._asdict()
+        )  # fmt: skip
 
     async def _pieces(self, segment: SegmentPieces, start: int, faults: list[StoreError]) -> AsyncIterator[bytes]:
-        pieces = iter(segment)
+        def hurry_if_late() -> None:
+            if is_urgent(self._source.view(), self._source.rules(), start):
+                segment.hurry()
+
+        hurry_if_late()
         try:
-            while True:
-                if is_urgent(self._source.view(), self._source.rules(), start):
-                    segment.hurry()
-                if (piece := await self._in_thread(next, pieces, None)) is None:
-                    break
+            async for piece in self._taken(iter(segment)):
                 yield piece
+                hurry_if_late()
         except StoreError as error:
             faults.append(error)
             raise
@@ -368,18 +384,14 @@ class ArchiveWriter:
         opened = await self._in_thread(OpenedPart, directory, part)
         try:
             key = self._new_key("compacted", part.first_offset)
-            digest, sizes = hashlib.sha256(), [0]
-            await self._store.put(key, self._counted(opened, digest, sizes))
+            await self._store.put(key, self._taken(iter(opened)))
         finally:
             opened.close()
-        await self._verify(key, sizes[0], digest.hexdigest())
-        return CompactedEntry(*queue, part, key, sizes[0], digest.hexdigest())
+        await self._verify(key, opened.size_bytes, opened.sha256)
+        return CompactedEntry(*queue, part, key, opened.size_bytes, opened.sha256)
 
-    async def _counted(self, opened: OpenedPart, digest: Any, sizes: list[int]) -> AsyncIterator[bytes]:
-        pieces = iter(opened)
+    async def _taken(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         while (piece := await self._in_thread(next, pieces, None)) is not None:
-            digest.update(piece)
-            sizes[0] += len(piece)
             yield piece
 
     # Writing, and reading back
@@ -391,14 +403,8 @@ class ArchiveWriter:
 
     async def _verify(self, key: str, size_bytes: int, sha256: str) -> None:
         """Read an object back.  Raises `Damaged` if it is not what was written."""
-        digest, found_bytes = hashlib.sha256(), 0
-        async for piece in self._store.stream(key):
-            found_bytes += len(piece)
-            if found_bytes > size_bytes:
-                break
-            await self._in_thread(digest.update, piece)
-        if found_bytes != size_bytes or digest.hexdigest() != sha256:
-            raise Damaged(f"{key}: {found_bytes} bytes were read back of {size_bytes} written, or with another hash")
+        if not await is_intact(self._store, key, size_bytes, sha256, in_thread=self._in_thread):
+            raise Damaged(f"{key}: what was read back is not the {size_bytes} bytes that were written")
 
     async def _commit(self, manifest: Manifest) -> None:
         """Replace the manifest, and read it back."""
@@ -411,29 +417,24 @@ class ArchiveWriter:
         try:
             found = await self._store.get(NAME, MAX_BYTES)
         except NotFound as error:
-            raise failure or Damaged("manifest: was written, and is not there") from error
+            if failure is None or isinstance(failure, Conflict | NotFound):
+                failure = Damaged(f"{NAME}: was there, and is not any more: {BRING_BACK}")
+            raise failure from error
         if found.content == content:
             self._manifest, self._version = manifest, found.version
             return
         there = await self._in_thread(decode, found.content)
         if self._manifest is None:
-            # Somebody was faster: the next claim starts again.
-            raise failure or Unavailable("manifest: another master claimed it at the same time")
-        if there.writer != self.manifest.writer:
+            reason = "another master claimed it at the same time"  # the next claim starts again
+        elif there.writer != self._manifest.writer:
             raise Fenced(
                 f"the master {there.writer.incarnation} of epoch {there.writer.epoch} has claimed the archive, in term "
-                f"{there.writer.term}; this one had term {self.manifest.writer.term}"
+                f"{there.writer.term}; this one had term {self._manifest.writer.term}"
             )
-        # An earlier attempt of our own, or what was there before: go on from what is there.
-        self._manifest, self._version = there, found.version
-        if isinstance(failure, Conflict) or failure is None:
-            raise Unavailable("manifest: an earlier write came late")
-        raise failure
-
-
-def _entry(start: int, key: str, written: Written, epoch: int, now_ms: int) -> SegmentEntry:
-    """Return the manifest's entry of an object."""
-    return SegmentEntry(start=start, key=key, epoch=epoch, created_ms=now_ms, **written._asdict())
+        else:
+            # An earlier attempt of our own, or what was there before: go on from what is there.
+            self._manifest, self._version, reason = there, found.version, "an earlier write came late"
+        raise Unavailable(f"{NAME}: {reason}") if failure is None or isinstance(failure, Conflict) else failure
 
 
 def _begins_later(parts: Sequence[Part], archived: Sequence[Part]) -> bool:

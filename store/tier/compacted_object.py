@@ -29,6 +29,8 @@ class OpenedPart:
     def __init__(self, directory: Path, part: Part) -> None:
         """Raises FileNotFoundError if a newer part has replaced it, and `StoreError` if a file cannot be opened."""
         self.part = part
+        # Of the bytes that were returned.
+        self._hash, self.size_bytes = hashlib.sha256(), 0
         self._descriptors: list[int] = []
         try:
             self._descriptors += (open_regular(directory / name) for name in part.file_names)
@@ -37,6 +39,11 @@ class OpenedPart:
             if isinstance(error, FileNotFoundError):
                 raise
             raise as_store_error(error, "open", directory) from error
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the object, after the iteration has ended."""
+        return self._hash.hexdigest()
 
     def close(self) -> None:
         """Close the files."""
@@ -51,7 +58,10 @@ class OpenedPart:
                 if len(content) < wanted:
                     raise OSError(f"compacted part {self.part.name}: ends at {at + len(content)} of {size_bytes} bytes")
                 packed = compress(content)
-                yield _SIZE.pack(len(packed)) + packed
+                piece = _SIZE.pack(len(packed)) + packed
+                self._hash.update(piece)
+                self.size_bytes += len(piece)
+                yield piece
 
 
 async def contents(pieces: AsyncIterator[bytes | memoryview], key: str) -> AsyncIterator[bytes]:

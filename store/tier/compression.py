@@ -25,6 +25,11 @@ def compress(content: bytes | memoryview) -> bytes:
     return compressor()(content)
 
 
+def max_packed_bytes(raw_bytes: int) -> int:
+    """Return how many bytes a frame of `raw_bytes` of content may have (`ZSTD_COMPRESSBOUND`, and a little more)."""
+    return raw_bytes + (raw_bytes >> 8) + 64
+
+
 def decompress(content: bytes | memoryview, max_bytes: int, name: str) -> bytes:
     """Return the content of one zstd frame of at most `max_bytes`.  Raises `Damaged` that begins with `name`."""
     try:

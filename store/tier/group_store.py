@@ -34,13 +34,12 @@ class GroupStore:
         self.uploaded = Distributions(_SIZE_BYTES)
         self.downloaded = Distributions(_SIZE_BYTES)
         self.requests: Counter[str] = Counter()
-        self.uploaded_bytes = self.downloaded_bytes = 0
 
     async def put(self, key: str, content: bytes | AsyncIterator[bytes]) -> None:
         with self._counted("put"):
             if isinstance(content, bytes):
                 await self._store.put(self._at(key), content)
-                self._sent("put", len(content))
+                self.uploaded.add(("put", "true"), len(content))
                 self.requests["write"] += writes_of(len(content), is_stream=False) - 1
             else:
                 await self._store.put(self._at(key), self._counting(content))
@@ -50,25 +49,25 @@ class GroupStore:
         async for piece in pieces:
             size_bytes += len(piece)
             yield piece
-        self._sent("put", size_bytes)
+        self.uploaded.add(("put", "true"), size_bytes)
         self.requests["write"] += writes_of(size_bytes, is_stream=True) - 1
 
     async def put_if(self, key: str, content: bytes, expected: Version | None) -> Version:
         with self._counted("put_if"):
             version = await self._store.put_if(self._at(key), content, expected)
-        self._sent("put_if", len(content))
+        self.uploaded.add(("put_if", "true"), len(content))
         return version
 
     async def get(self, key: str, max_bytes: int) -> StoredObject:
         with self._counted("get"):
             found = await self._store.get(self._at(key), max_bytes)
-        self._received("get", len(found.content))
+        self.downloaded.add(("get", "true"), len(found.content))
         return found
 
     async def get_range(self, key: str, start: int, end: int) -> bytes:
         with self._counted("get_range"):
             found = await self._store.get_range(self._at(key), start, end)
-        self._received("get_range", len(found))
+        self.downloaded.add(("get_range", "true"), len(found))
         return found
 
     async def stream(self, key: str) -> AsyncIterator[bytes | memoryview]:
@@ -77,7 +76,7 @@ class GroupStore:
             async for piece in self._store.stream(self._at(key)):
                 size_bytes += len(piece)
                 yield piece
-        self._received("stream", size_bytes)
+        self.downloaded.add(("stream", "true"), size_bytes)
 
     async def head(self, key: str) -> ObjectInfo:
         with self._counted("head"):
@@ -114,14 +113,6 @@ class GroupStore:
             raise
         finally:
             self.latency_ms.add((operation, success), (self._clock.monotonic() - began_s) * 1000)
-
-    def _sent(self, operation: str, size_bytes: int) -> None:
-        self.uploaded.add((operation, "true"), size_bytes)
-        self.uploaded_bytes += size_bytes
-
-    def _received(self, operation: str, size_bytes: int) -> None:
-        self.downloaded.add((operation, "true"), size_bytes)
-        self.downloaded_bytes += size_bytes
 
 
 def open_group_store(config: StoreConfig, cluster: str, broker: str, clock: Clock) -> GroupStore | None:

@@ -37,6 +37,8 @@ NAME: Final = "manifest"
 MAX_BYTES: Final = 32 << 20
 MAX_RAW_BYTES: Final = 256 << 20
 MAX_SEGMENTS: Final = 200_000
+# Limit of a segment's footer, also when it is expanded.
+MAX_FOOTER_BYTES: Final = 64 << 20
 # A segment with more queues names none of them: a reader asks the object's footer.
 MAX_LISTED_QUEUES: Final = 256
 _HOUR_MS: Final = 3_600_000
@@ -329,7 +331,7 @@ def _fault(entry: SegmentEntry, segment_bytes: int) -> str | None:
     hashes = (entry.sha256, entry.log_sha256, entry.footer_sha256)
     if not _KEY.fullmatch(entry.key) or not all(map(_SHA256.fullmatch, hashes)):
         return "it has no valid key or hash"
-    if not 0 < entry.footer_bytes <= entry.size_bytes or entry.records < 0 or entry.dropped < 0:
+    if not 0 < entry.footer_bytes <= min(entry.size_bytes, MAX_FOOTER_BYTES) or entry.records < 0 or entry.dropped < 0:
         return "its sizes are out of range"
     if entry.queues is not None and len(entry.queues) > MAX_LISTED_QUEUES:
         return f"it names more than {MAX_LISTED_QUEUES} queues"

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from sprocket.common.errors import StoreError
-from store.tier.manifest import MAX_BYTES, NAME, Manifest, decode
+from store.tier.manifest import NAME, Manifest
 from store.tier.object_store import NotFound, ObjectStore, Version
 from store.tier.remote_store import Access, open_store
+from store.tier.whole_objects import read_manifest
 
 _SUFFIX: Final = f"/{NAME}"
 _MAX_LISTED: Final = 20
@@ -46,8 +47,7 @@ async def open_archives(url: str, access: Access | None = None) -> list[OpenArch
 
 async def _opened(url: str, access: Access | None) -> OpenArchive:
     objects = open_store(url, access)
-    found = await objects.get(NAME, MAX_BYTES)
-    return OpenArchive(url, objects, decode(found.content), found.version)
+    return OpenArchive(url, objects, *await read_manifest(objects))
 
 
 async def _groups_below(url: str, access: Access | None) -> list[str]:

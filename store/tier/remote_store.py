@@ -47,14 +47,22 @@ _PART_BYTES: Final = 8 << 20
 _PARTS_AT_ONCE: Final = 3
 _STREAM_BYTES: Final = 4 << 20
 _LOCK_SUFFIX: Final = ".lock"
-_FULL: Final = ("No space left", "Disk quota exceeded", "QuotaExceeded", "InsufficientCapacity", "507 Insufficient")
-_OUTSIDE: Final = ("416 Range Not Satisfiable", "Invalid range", "range was invalid")
-_REFUSED: Final = ("403 Forbidden", "401 Unauthorized", "400 Bad Request", "NoSuchBucket", "Read-only file system")
+# Words in the text of an error, of which obstore says no more.  First those that count, whatever the status is.
+_SAID: Final[dict[type[ObjectStoreError], tuple[str, ...]]] = {
+    Full: ("No space left", "Disk quota exceeded", "QuotaExceeded", "InsufficientCapacity", "507 Insufficient"),
+    Damaged: ("416 Range Not Satisfiable", "Invalid range", "range was invalid"),
+    Refused: (
+        "NoSuchBucket", "ContainerNotFound", "specified bucket does not exist", "403 Forbidden", "401 Unauthorized",
+        "400 Bad Request", "Read-only file", "Permission denied",
+    ),
+}  # fmt: skip
+# Limit of a request with its body, of which a slow link needs a lot; a store that sends nothing fails much sooner.
+_MAX_REQUEST_S: Final = 3600.0
 
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a store.  Empty fields are left to the environment."""
+    """How to reach a store, and its longest silence.  Empty fields are left to the environment."""
 
     endpoint: str = ""
     access_key: str = ""
@@ -104,7 +112,8 @@ def _client(url: str, scheme: str, access: Access) -> "Client":
         )
     endpoint = access.endpoint or os.environ.get(_ENDPOINTS.get(scheme, ""), "")
     options: Any = {
-        "timeout": timedelta(seconds=access.timeout_s),
+        "timeout": timedelta(seconds=_MAX_REQUEST_S),
+        "read_timeout": timedelta(seconds=access.timeout_s),
         "connect_timeout": timedelta(seconds=min(5.0, access.timeout_s)),
         "allow_http": endpoint.startswith("http://"),
     }
@@ -136,25 +145,17 @@ class RemoteStore:
         self._client = client
 
     async def put(self, key: str, content: bytes | AsyncIterator[bytes]) -> None:
-        import obstore
-
         with _translated(key):
-            await obstore.put_async(
-                self._client, key, content, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
-            )  # fmt: skip
+            await self._client.put_async(key, content, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     async def put_if(self, key: str, content: bytes, expected: Version | None) -> Version:
-        import obstore
-
         with _translated(key):
-            result = await obstore.put_async(self._client, key, content, mode=_mode(expected))
+            result = await self._client.put_async(key, content, mode=_mode(expected))
         return Version(result["e_tag"], result["version"])
 
     async def get(self, key: str, max_bytes: int) -> StoredObject:
-        import obstore
-
         with _translated(key):
-            result = await obstore.get_async(self._client, key)
+            result = await self._client.get_async(key)
             info = result.meta
             pieces, size_bytes = [], 0
             async for piece in result.stream(min_chunk_size=_STREAM_BYTES):
@@ -167,19 +168,15 @@ class RemoteStore:
         return StoredObject(b"".join(pieces), Version(info["e_tag"], info["version"]))
 
     async def get_range(self, key: str, start: int, end: int) -> bytes:
-        import obstore
-
         with _translated(key):
-            found = bytes(await obstore.get_range_async(self._client, key, start=start, end=end))
+            found = bytes(await self._client.get_range_async(key, start=start, end=end))
         if len(found) != end - start:
             raise Damaged(f"{key}: {len(found)} bytes came of {start} to {end}: the object is shorter or changed")
         return found
 
     async def stream(self, key: str) -> AsyncIterator[bytes | memoryview]:
-        import obstore
-
         with _translated(key):
-            result = await obstore.get_async(self._client, key)
+            result = await self._client.get_async(key)
             left = result.meta["size"]
             async for piece in result.stream(min_chunk_size=_STREAM_BYTES):
                 left -= len(piece)
@@ -188,26 +185,20 @@ class RemoteStore:
             raise Unavailable(f"{key}: ended {left} bytes before its end")
 
     async def head(self, key: str) -> ObjectInfo:
-        import obstore
-
         with _translated(key):
-            return _info(await obstore.head_async(self._client, key))
+            return _info(await self._client.head_async(key))
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        import obstore
-
         with _translated(prefix):
-            async for chunk in obstore.list(self._client, prefix=prefix):
+            async for chunk in self._client.list(prefix=prefix):
                 for one in chunk:
                     if not one["path"].endswith(_LOCK_SUFFIX):
                         yield _info(one)
 
     async def delete(self, key: str) -> None:
-        import obstore
-
         try:
             with _translated(key):
-                await obstore.delete_async(self._client, key)
+                await self._client.delete_async(key)
         except NotFound:
             return
 
@@ -230,19 +221,17 @@ class DirectoryStore(RemoteStore):
         return await asyncio.to_thread(self._put_if, key, content, expected)
 
     def _put_if(self, key: str, content: bytes, expected: Version | None) -> Version:
-        import obstore
-
         with _translated(key), self._locked(key):
             if expected is None:
-                result = obstore.put(self._client, key, content, mode="create")
+                result = self._client.put(key, content, mode="create")
             else:
                 try:
-                    found = obstore.head(self._client, key)["e_tag"]
+                    found = self._client.head(key)["e_tag"]
                 except FileNotFoundError:
                     found = None
                 if found != expected.e_tag:
                     raise Conflict(f"{key}: is version {found}, not {expected.e_tag}")
-                result = obstore.put(self._client, key, content)
+                result = self._client.put(key, content)
             self._sync(key)
         return Version(result["e_tag"], None)
 
@@ -289,23 +278,24 @@ def _translated(key: str) -> Iterator[None]:
         yield
     except ObjectStoreError:
         raise
-    except FileNotFoundError as error:
-        raise NotFound(f"{key}: is not there") from error
-    except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-        raise Conflict(f"{key}: {_first_line(error)}") from error
-    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.InvalidPathError) as error:
-        raise Refused(f"{key}: {_first_line(error)}") from error
     except (exceptions.BaseError, OSError, NotImplementedError) as error:
-        raise _kind(str(error))(f"{key}: {_first_line(error)}") from error
+        kind = _kind(error)
+        raise kind(f"{key}: {'is not there' if kind is NotFound else _first_line(error)}") from error
 
 
-def _kind(text: str) -> type[ObjectStoreError]:
-    """Return the class of an error that obstore only describes."""
-    if any(word in text for word in _FULL):
-        return Full
-    if any(word in text for word in _OUTSIDE):
-        return Damaged
-    return Refused if any(word in text for word in _REFUSED) else Unavailable
+def _kind(error: Exception) -> type[ObjectStoreError]:
+    from obstore import exceptions as known
+
+    if isinstance(error, known.AlreadyExistsError | known.PreconditionError):
+        return Conflict
+    text = str(error)
+    for kind, words in _SAID.items():
+        if any(word in text for word in words):
+            return kind
+    if isinstance(error, FileNotFoundError):
+        return NotFound
+    is_refused = isinstance(error, known.PermissionDeniedError | known.UnauthenticatedError | known.InvalidPathError)
+    return Refused if is_refused else Unavailable
 
 
 def _first_line(error: BaseException) -> str:

@@ -21,13 +21,12 @@ from store.layout import file_name
 from store.record.record import blank
 from store.repair.filler import closing_blank, fillers
 from store.tier.compacted_object import write_part
-from store.tier.manifest import MAX_BYTES as MAX_MANIFEST_BYTES
-from store.tier.manifest import NAME, Manifest, SegmentEntry, decode
+from store.tier.manifest import Manifest, SegmentEntry
 from store.tier.object_store import Damaged, NotFound, ObjectStore, Unavailable
 from store.tier.partial_restore import PartialRestore, write_mark
 from store.tier.reads.steps import read_block, read_footer
 from store.tier.segment_object import LogBlock
-from store.tier.tables_object import MAX_BYTES, decode_tables
+from store.tier.whole_objects import read_manifest, read_tables
 
 _BLOCKS_AT_ONCE: Final = 8
 _TRIES: Final = 5
@@ -93,7 +92,7 @@ class ArchiveRestore:
             try:
                 return await self._run()
             except NotFound:
-                newest = decode((await self._objects.get(NAME, MAX_MANIFEST_BYTES)).content)
+                newest, _ = await read_manifest(self._objects)
                 if newest.number == self._manifest.number:
                     raise
                 self._manifest = newest
@@ -169,7 +168,7 @@ class ArchiveRestore:
         entry = self._manifest.tables
         if entry is None:
             return []
-        tables = decode_tables((await self._objects.get(entry.key, MAX_BYTES)).content)
+        tables = await read_tables(self._objects, entry)
         for name, content in tables.items():
             write_file(building / name, content, 0o600)
         restored.tables = sorted(tables)

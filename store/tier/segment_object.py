@@ -27,15 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_DTYPE
-from store.tier.compression import decompress, short_hash
-from store.tier.manifest import QueueRange
+from store.tier.compression import decompress, max_packed_bytes, short_hash
+from store.tier.manifest import MAX_FOOTER_BYTES, QueueRange
 from store.tier.object_store import Damaged
 
 TRAILER: Final = struct.Struct(">QI")
 MAGIC: Final = int.from_bytes(b"SPRKTIER", "big")
 FORMAT: Final = 1
-# Limit of the expanded footer.
-MAX_FOOTER_BYTES: Final = 64 << 20
 # Limit of one expanded block: a block has more than 1 MiB only for a record that is larger.
 MAX_BLOCK_BYTES: Final = 512 << 20
 MAX_BLOCKS: Final = 1 << 20
@@ -205,7 +203,8 @@ def _check(footer: Footer, content_bytes: int) -> None:
         raise Damaged(f"segment object: names more than {MAX_BLOCKS} blocks")
     for block in blocks:
         is_inside = block.position >= 0 and 0 < block.size_bytes <= content_bytes - block.position
-        if not is_inside or not 0 < block.raw_bytes <= MAX_BLOCK_BYTES:
+        is_small = 0 < block.raw_bytes <= MAX_BLOCK_BYTES and block.size_bytes <= max_packed_bytes(block.raw_bytes)
+        if not is_inside or not is_small:
             raise Damaged(f"segment object: a block at {block.position} is out of range")
     at = footer.start
     for one in footer.log:

@@ -9,10 +9,26 @@ _WRITER: Final = ("tests/store/tier/test_archive_writer.py",)
 TIER_MUTANTS: Final = (
     Mutant(
         "archived object is not read back",
-        "store/tier/archive_writer.py",
-        "        if found_bytes != size_bytes or digest.hexdigest() != sha256:\n",
-        "        if False:\n",
+        "store/tier/whole_objects.py",
+        "    return left == 0 and digest.hexdigest() == sha256\n",
+        "    return True\n",
         "the disk drops what the object store has lost or changed",
+        _WRITER,
+    ),
+    Mutant(
+        "tables of an archive are not compared",
+        "store/tier/whole_objects.py",
+        "        if hashlib.sha256(content).hexdigest() != entry.sha256:\n",
+        "        if False:\n",
+        "accounts that somebody put into the bucket are restored",
+        ("tests/store/tier/test_restore.py",),
+    ),
+    Mutant(
+        "archive without its manifest begins again",
+        "store/tier/whole_objects.py",
+        "    async for found in objects.list(SEGMENTS):\n",
+        "    async for found in objects.list(NAME):\n",
+        "all that was archived is forgotten after somebody deleted one object",
         _WRITER,
     ),
     Mutant(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from store.tier.manifest import SegmentEntry
-from store.tier.object_store import ObjectStore
+from store.tier.object_store import Damaged, ObjectStore
 from store.tier.reads.block_cache import BlockCache, BlockKey, Cached
 from store.tier.reads.fetches import Fetches
 from store.tier.segment_object import Block, Footer, LogBlock, open_block, open_footer, open_log_block
@@ -56,12 +56,15 @@ class Wanted:
         return BlockKey(self.segment.key, self.position)
 
     def opened(self, content: bytes) -> Cached:
-        """Return what the bytes in the object hold, checked.  For any thread.  Raises `Damaged`."""
-        if self.part is None:
-            return open_footer(content, self.segment.size_bytes, self.segment.footer_sha256)
-        if isinstance(self.part, LogBlock):
-            return open_log_block(self.part, content)
-        return open_block(self.part, content)
+        """Return what the bytes in the object hold, checked.  For any thread.  Raises `Damaged`, with the key."""
+        try:
+            if self.part is None:
+                return open_footer(content, self.segment.size_bytes, self.segment.footer_sha256)
+            if isinstance(self.part, LogBlock):
+                return open_log_block(self.part, content)
+            return open_block(self.part, content)
+        except Damaged as error:
+            raise Damaged(f"{self.segment.key}: {error}") from error
 
 
 Steps: TypeAlias = Generator[Wanted, Cached, T]

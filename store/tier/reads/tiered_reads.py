@@ -21,6 +21,7 @@ from sprocket.common.logs.peer_lines import peer_lines
 from store.config.store_config import StoreConfig
 from store.config.tier_read_config import TieredStorageLevel
 from store.queue.get_result import Boundary, GetResult, GetStatus
+from store.retention.rules import RetentionClock
 from store.tier.manifest import Manifest
 from store.tier.object_store import Damaged, ObjectStoreError, Unavailable
 from store.tier.reads.archive_view import ArchiveView
@@ -73,6 +74,7 @@ class TieredReads:
         self._config = config
         self._store = store
         self._clock = clock
+        self._ages = RetentionClock(clock)
         self._view = view
         settings = config()
         self.cache = BlockCache(settings.tiered_store_read_cache_size)
@@ -140,8 +142,7 @@ class TieredReads:
         if not is_gone and level is not TieredStorageLevel.FORCE:
             return False
         return (
-            0 <= offset < high
-            and self._view.ranges.piece_at(topic, queue_id, offset, self._clock.wall_ms()) is not None
+            0 <= offset < high and self._view.ranges.piece_at(topic, queue_id, offset, self._ages.now_ms()) is not None
         )
 
     def _may_have(self, topic: str, queue_id: int) -> bool:
@@ -170,7 +171,7 @@ class TieredReads:
     def _archived_min(self, topic: str, queue_id: int) -> int | None:
         if self._view is None or self._config().tiered_storage_level is TieredStorageLevel.DISABLE:
             return None
-        low = self._view.ranges.min_offset(topic, queue_id, self._clock.wall_ms())
+        low = self._view.ranges.min_offset(topic, queue_id, self._ages.now_ms())
         # A queue that starts at 0 again, because its topic was deleted, has nothing there yet.
         return low if low is not None and low < self._store.max_offset(topic, queue_id) else None
 
@@ -238,7 +239,7 @@ class TieredReads:
             raise Unavailable(f"the object store has not answered for {timeout_ms} ms") from error
 
     def _messages(self, read: TierRead) -> Steps[tuple[GetResult, Run | None]]:
-        return messages(self._archive.ranges, read, self._clock.wall_ms(), self._read_limits(read))
+        return messages(self._archive.ranges, read, self._ages.now_ms(), self._read_limits(read))
 
     def _read_limits(self, read: TierRead) -> ReadLimits:
         settings, store, topic, queue_id = self._config(), self._store, read.topic, read.queue_id
@@ -254,7 +255,7 @@ class TieredReads:
         stream = read.group, read.topic, read.queue_id
         most = self._ahead.blocks_after(stream, read.offset, result.next_offset)
         if run is not None and most and self._config().read_ahead_cache_enable and self._is_new(stream, run, result):
-            now_ms = self._clock.wall_ms()
+            now_ms = self._ages.now_ms()
             for wanted in following(self._archive.ranges, run, result.next_offset, now_ms, most + 1):
                 if not self._steps.ahead(read.group, wanted):
                     break
@@ -296,7 +297,7 @@ class TieredReads:
         return await self._timely(_QUERIES, self._record_at(physical_offset))
 
     def _record_at(self, physical_offset: int) -> Steps[memoryview | None]:
-        return record_at(self._archive.manifest, physical_offset, self._clock.wall_ms())
+        return record_at(self._archive.manifest, physical_offset, self._ages.now_ms())
 
     async def records_of_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, before: int, max_messages: int
@@ -307,7 +308,7 @@ class TieredReads:
         """
         if not self.is_on:
             return []
-        manifest, now_ms = self._archive.manifest, self._clock.wall_ms()
+        manifest, now_ms = self._archive.manifest, self._ages.now_ms()
         offsets = await self._timely(
             _QUERIES, offsets_of_key(manifest, topic, key, begin_ms, end_ms, before, max_messages, now_ms)
         )
@@ -325,7 +326,7 @@ class TieredReads:
         is_local = 0 <= first_ms < timestamp_ms or (boundary is Boundary.UPPER and 0 <= first_ms <= timestamp_ms)
         if is_local or self._archived_min(topic, queue_id) is None:
             return local
-        steps = offset_by_time(self._archive.ranges, topic, queue_id, timestamp_ms, boundary, self._clock.wall_ms())
+        steps = offset_by_time(self._archive.ranges, topic, queue_id, timestamp_ms, boundary, self._ages.now_ms())
         found = await self._timely(_QUERIES, steps)
         if found is None:
             return local if boundary is Boundary.LOWER else self.min_offset(topic, queue_id)
@@ -339,7 +340,7 @@ class TieredReads:
         low = self.min_offset(topic, queue_id)
         if self._archived_min(topic, queue_id) != low:
             return self._store.earliest_store_time(topic, queue_id)
-        steps = store_time(self._archive.ranges, topic, queue_id, low, self._clock.wall_ms())
+        steps = store_time(self._archive.ranges, topic, queue_id, low, self._ages.now_ms())
         return await self._timely(_QUERIES, steps)
 
     @property

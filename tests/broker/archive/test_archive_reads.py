@@ -27,13 +27,14 @@ from store.record.record import Record
 from store.tier.object_store import Unavailable
 from store.tier.reads import tiered_reads
 from store.tier.remote_store import RemoteStore
-from tests.broker.archive.test_archive_service import archived_to, manifest_of, served
+from tests.broker.archive.test_archive_service import manifest_of, served
 from tests.broker.insides import service_of
 from tests.broker.pop.rig import ack, messages_of, pop
 from tests.broker.processor.test_query import bodies, query
 from tests.broker.rig import GROUP, TOPIC
 from tests.broker.topic.test_topic_retention import SEGMENT_BYTES, Served
 from tests.store.reading import records_of
+from tests.waiting import until
 
 COUNT = 120
 
@@ -50,8 +51,9 @@ async def tiered(root: Path, **fields: Any) -> AsyncIterator[Served]:
             one.clock.advance(1.0)
             await one.client.send(body(number), queue_id=number % 2, KEYS=f"k{number}", TAGS=f"t{number % 3}")
         store = one.broker.store
-        end = store.wrote_offset
-        await archived_to(root, end - end % SEGMENT_BYTES)
+        whole = store.wrote_offset - store.wrote_offset % SEGMENT_BYTES
+        figures = service_of(one.broker, ArchiveService).figures_now
+        await until(lambda: (figures.uploaded_end or 0) >= whole)
         one.disk.log_used = 0.86
         await one.after(1.0, lambda: store.min_offset(TOPIC, 0) >= COUNT // 6)
         one.disk.log_used = 0.5

@@ -4,15 +4,19 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sprocket.remoting.codes import RequestCode
 from store.tier.archive_check import ArchiveCheck, repair
 from store.tier.manifest import Manifest
 from store.tier.open_archive import open_archive
 from store.tier.restore import ArchiveRestore, Restored
+from tests.broker.archive.test_archive_reader import reader
 from tests.broker.archive.test_archive_service import manifest_of, served
 from tests.broker.rig import TOPIC, create, running_broker
 from tests.broker.test_compacted_topics import create_compacted, pulled
 from tests.broker.topic.test_topic_retention import SEGMENT_BYTES, Served
+from tests.waiting import until
 
 STORE: dict[str, Any] = {
     "compaction_schedule_internal": 100, "tiered_store_file_reserved_time": 1,
@@ -63,13 +67,17 @@ async def restored(root: Path, folder: str = "again") -> Restored:
     return await ArchiveRestore(archive.objects, archive.manifest, root / folder / "store").run()
 
 
-async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_of_it(tmp_path: Path) -> None:
+async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with served(tmp_path, **STORE) as one:
         await prices(one)
         await archived(tmp_path, one, lambda manifest: manifest.compacted)
         # An hour later nothing of the topic is left in the archive's log.
         await close_file(one)
         await archived(tmp_path, one, lambda manifest: not any(TOPIC in one.topics for one in manifest.segments), 600.0)
+        async with reader(tmp_path):
+            await until(lambda: f"event=archived_tables_incomplete count=1 topics='{TOPIC}'" in caplog.text)
         early = await restored(tmp_path, "early")
         assert early.compacted >= 2
         await one.client.send(b"5", KEYS="d")

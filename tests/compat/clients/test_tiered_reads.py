@@ -1,4 +1,4 @@
-"""Messages that only S3 has (moto's server), read by RocketMQ's Java client and by ours."""
+"""Messages that only S3 has (moto's server), read by RocketMQ's Java client and by ours; S3 refuses for a time."""
 
 import asyncio
 import re
@@ -15,6 +15,7 @@ from store.tier.remote_store import Access
 from tests.broker.group_rig import Cluster, cluster
 from tests.compat.java_client import mqadmin
 from tests.s3_server import make_bucket, s3_server
+from tests.store.tier.http_fault_proxy import HttpFaultProxy
 from tests.waiting import until
 
 TOPIC = "Orders"
@@ -54,10 +55,22 @@ async def drained(group: Cluster, fields: dict[str, Any], endpoint: str) -> Brok
     return broker
 
 
+async def refuse_for_a_time(proxy: HttpFaultProxy) -> None:
+    """Let S3 refuse until the broker has asked for some blocks in vain."""
+    proxy.always = "refuse"
+    await until(lambda: proxy.met["refuse"] > 5)
+    proxy.always = ""
+
+
 async def test_java_and_python_consumers_read_from_the_first_message_on(s3: str, tmp_path: Path, java: None) -> None:
+    async with HttpFaultProxy(s3, 1) as proxy:
+        await read_by_both(proxy, s3, tmp_path)
+
+
+async def read_by_both(proxy: HttpFaultProxy, s3: str, tmp_path: Path) -> None:
     fields = {
         "mapped_file_size_commit_log": SEGMENT_BYTES, "flush_interval_commit_log": 5, "object_store_bucket": "bucket",
-        "object_store_endpoint": s3, "object_store_access_key": "key", "object_store_secret_key": "secret",
+        "object_store_endpoint": proxy.address, "object_store_access_key": "key", "object_store_secret_key": "secret",
     }  # fmt: skip
     expected = [f"body {number};" for number in range(COUNT)]
     async with cluster(tmp_path) as group:
@@ -65,12 +78,14 @@ async def test_java_and_python_consumers_read_from_the_first_message_on(s3: str,
         name_server = f"127.0.0.1:{group.name_server.port}"
         await until(lambda: bool(group.members("broker-a")))
         await until(lambda: broker.store.min_offset(TOPIC, 0) > 10)
+        healed = asyncio.ensure_future(refuse_for_a_time(proxy))
         result = await asyncio.to_thread(
             mqadmin, tmp_path / "home", "consumeMessage", "-n", name_server, "-t", TOPIC, "-b", "broker-a", "-i", "0",
             "-o", "0", "-c", str(COUNT),
         )  # fmt: skip
         found = re.findall(r"BODY: (body \d+;)", result.stdout)
         assert found == expected, result.stdout[-2000:] + result.stderr[-2000:]
+        await healed
         got: list[str] = []
         async with Consumer("readers", [TOPIC], name_server, consume_from=ConsumeFrom.FIRST) as consumer:
             async for message in consumer:

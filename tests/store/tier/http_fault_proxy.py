@@ -1,4 +1,7 @@
-"""A proxy for HTTP before a real object store: it refuses, delays, repeats, cuts, loses answers, lies about sizes."""
+"""A proxy for HTTP before a real object store: it refuses, delays, repeats, cuts, loses answers, lies about sizes.
+
+Also, if a test wants it always: it hangs, or forbids writes.
+"""
 
 import asyncio
 import random
@@ -12,12 +15,16 @@ _OWN = {"connection", "transfer-encoding", "content-length", "content-encoding",
 
 
 class HttpFaultProxy:
-    """A proxy before `target`; of each request, the share `faults` goes wrong.  Start it in the test's loop."""
+    """A proxy before `target`; of each request, the share `faults` goes wrong.  Start it in the test's loop.
+
+    `always` is a fault that every request meets, until it is empty again.
+    """
 
     def __init__(self, target: str, seed: int) -> None:
         self._target = target
         self._random = random.Random(seed)
         self.faults = 0.0
+        self.always = ""
         self.met: Counter[str] = Counter()
         self.served: Counter[str] = Counter()  # by method; LIST is a GET that lists, DELETE also a POST that deletes
         self.address = ""
@@ -37,6 +44,7 @@ class HttpFaultProxy:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        self.always = ""
         await self._runner.cleanup()
         await self._session.close()
 
@@ -44,8 +52,12 @@ class HttpFaultProxy:
         body = await request.read()
         asked = str(request.rel_url)
         self.served["LIST" if "list-type" in asked else "DELETE" if asked.endswith("?delete") else request.method] += 1
-        fault = self._random.choice(_FAULTS) if self._random.random() < self.faults else ""
+        fault = self.always or (self._random.choice(_FAULTS) if self._random.random() < self.faults else "")
         self.met[fault] += 1
+        while fault == "hang" and self.always:
+            await asyncio.sleep(0.02)
+        if fault == "forbid" and request.method not in ("GET", "HEAD"):
+            return web.Response(status=403, text="<Error><Code>AccessDenied</Code></Error>")
         if fault == "refuse":
             return web.Response(status=503, text="<Error><Code>SlowDown</Code></Error>")
         if fault == "delay":

@@ -9,7 +9,7 @@ import pytest
 from store.message_store import MessageStore
 from store.tier.archive_writer import ArchiveWriter, Fenced, OtherLog
 from store.tier.manifest import NAME
-from store.tier.object_store import Full, ObjectStoreError, Refused, Version
+from store.tier.object_store import Damaged, Full, ObjectStoreError, Refused, Version
 from store.tier.segment_writer import Kept
 from tests.store.rig import Stores, message
 from tests.store.tier.archive_rig import (
@@ -263,6 +263,25 @@ async def test_a_clock_that_jumps_deletes_nothing_for_an_hour(stores: Stores, so
     assert (check_archive(bucket, source) or pytest.fail("no manifest")).segments
 
 
+async def test_a_new_master_whose_clock_is_ahead_deletes_nothing_for_an_hour(
+    stores: Stores, source: FakeSource
+) -> None:
+    bucket = FakeBucket()
+    first = writer_of(store_of(bucket), source, stores.clock)
+    await first.claim()
+    await upload_all(first)
+    stores.clock.step_wall(1000 * HOUR_MS)
+    second = writer_of(store_of(bucket), source, stores.clock, incarnation="two")
+    await second.claim()
+    for _ in range(30):
+        await upload_all(second)
+        assert (check_archive(bucket, source) or pytest.fail("no manifest")).segments
+        stores.clock.advance(119)
+    stores.clock.advance(60)
+    await upload_all(second)
+    assert (manifest_in(bucket) or pytest.fail("no manifest")).segments == []
+
+
 async def test_a_bucket_without_room_stops_the_archive_until_there_is_room(stores: Stores, source: FakeSource) -> None:
     bucket = FakeBucket()
     writer = writer_of(store_of(bucket), source, stores.clock)
@@ -289,6 +308,44 @@ async def test_an_object_that_is_not_what_was_written_is_not_named(stores: Store
     with pytest.raises(ObjectStoreError, match="read back"):
         await writer.step(60.0)
     assert (manifest_in(bucket) or pytest.fail("no manifest")).segments == []
+
+
+async def test_a_segment_is_uploaded_once_while_the_manifest_cannot_be_written(
+    stores: Stores, source: FakeSource
+) -> None:
+    store = _Guarded(FakeBucket(), random.Random(1))
+    writer = writer_of(store, source, stores.clock)
+    await writer.claim()
+    store.read_only = (NAME,)
+    for _ in range(5):
+        with pytest.raises(Refused):
+            await writer.step(60.0)
+    assert len([key for key in store.bucket.objects if key.startswith("segments/")]) == 1
+    # What a topic's rule no longer lets out is not named later.
+    source.archived = Kept(frozenset({"Orders"}))
+    store.read_only = ()
+    await upload_all(writer)
+    manifest = manifest_in(store.bucket)
+    assert manifest is not None
+    assert all(entry.topics == ["Orders"] for entry in manifest.segments)
+    assert len([key for key in store.bucket.objects if key.startswith("segments/")]) == len(manifest.segments) + 1
+
+
+async def test_an_archive_whose_manifest_is_gone_is_not_begun_again(stores: Stores, source: FakeSource) -> None:
+    bucket = FakeBucket()
+    writer = writer_of(store_of(bucket), source, stores.clock)
+    await writer.claim()
+    await upload_all(writer)
+    manifest = bucket.objects.pop(NAME)
+    source.small_files["config/topics.json"] = b'{"new":1}'
+    with pytest.raises(Damaged, match="was there, and is not any more: bring the manifest back"):
+        await writer.save_tables()
+    later = writer_of(store_of(bucket), source, stores.clock, incarnation="two")
+    with pytest.raises(Damaged, match=r"manifest: is not there, but segments/.* is: bring the manifest back"):
+        await later.claim()
+    bucket.objects[NAME] = manifest
+    await later.claim()
+    assert later.manifest.uploaded_end == source.end_offset - source.end_offset % FILE_BYTES
 
 
 async def test_tables_are_uploaded_when_they_change_and_the_old_ones_go(stores: Stores, source: FakeSource) -> None:

@@ -105,6 +105,7 @@ def test_each_term_is_higher_than_the_one_before() -> None:
         ({"segments": [entry(512, SEGMENT + 1)]}, "not part of one CommitLog file"),
         ({"segments": [msgspec.structs.replace(entry(0, 9), key="../../etc/passwd")]}, "no valid key"),
         ({"segments": [msgspec.structs.replace(entry(0, 9), footer_bytes=501)]}, "sizes"),
+        ({"segments": [msgspec.structs.replace(entry(0, 9), size_bytes=1 << 40, footer_bytes=1 << 30)]}, "sizes"),
         ({"segments": [msgspec.structs.replace(entry(0, 9), sha256="x")]}, "no valid key"),
     ],
 )

@@ -125,5 +125,5 @@ async def test_requests_are_counted_as_the_store_gets_them(stores: Stores, endpo
     assert group.requests["write"] == methods["PUT"] + methods["POST"] + is_list
     assert group.requests["read"] == methods["GET"] + methods["HEAD"]
     assert group.requests["delete"] == methods["DELETE"] == 1
-    assert group.uploaded_bytes == 2 + (9 + 3 + 21 << 20)
-    assert group.downloaded_bytes == (9 << 20) + 4 + (21 << 20)
+    assert sum(sizes.total for _, sizes in group.uploaded.read()) == 2 + (9 + 3 + 21 << 20)
+    assert sum(sizes.total for _, sizes in group.downloaded.read()) == (9 << 20) + 4 + (21 << 20)

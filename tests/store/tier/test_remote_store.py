@@ -1,15 +1,19 @@
 """Object stores through obstore: a directory, memory, S3 as moto's server speaks it, GCS, and Azure as Azurite does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from sprocket.common.errors import ConfigError
 from store.tier.archive_check import ArchiveCheck
 from store.tier.archive_writer import Fenced
-from store.tier.object_store import Conflict, Damaged, NotFound, ObjectStore, Refused, Unavailable, Version
+from store.tier.object_store import Conflict, Damaged, Full, NotFound, ObjectStore, Refused, Unavailable, Version
 from store.tier.remote_store import Access, open_store
 from store.tier.restore import ArchiveRestore
 from tests.azure_server import ACCOUNT, azurite
@@ -135,8 +139,70 @@ async def test_a_store_that_cannot_be_reached_is_unavailable() -> None:
 
 async def test_a_bucket_that_is_not_there_is_refused_and_said(s3: str) -> None:
     store = open_store("s3://nosuchbucket", access_to(s3))
-    with pytest.raises((Refused, NotFound), match="one"):
-        await store.put("one", b"x")
+    calls = (
+        store.put("one", b"x"),
+        store.put_if("one", b"x", None),
+        store.get("one", 9),
+        anext(aiter(store.list("one"))),
+    )
+    for call in calls:
+        with pytest.raises(Refused, match="one: "):
+            await call
+
+
+async def test_a_store_that_answers_403_for_its_quota_is_full() -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        return web.Response(status=403, text="<Error><Code>QuotaExceeded</Code></Error>")
+
+    async with served(answer) as address:
+        with pytest.raises(Full, match="one"):
+            await open_store("s3://bucket", access_to(address)).put("one", b"x")
+
+
+@pytest.mark.slow
+async def test_a_request_may_take_long_if_the_store_goes_on_sending() -> None:
+    piece, count = bytes(100_000), 14
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"ETag": '"1"', "Last-Modified": formatdate(usegmt=True)})
+        response.content_length = count * len(piece)
+        await response.prepare(request)
+        for _ in range(count):
+            await response.write(piece)
+            await asyncio.sleep(0.5)
+        return response
+
+    async with served(answer) as address:
+        store = open_store("s3://bucket", replace(access_to(address), timeout_s=5))
+        assert sum([len(piece) async for piece in store.stream("one")]) == count * len(piece)
+
+
+async def test_a_store_that_says_nothing_is_unavailable() -> None:
+    is_over = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        await is_over.wait()
+        return web.Response()
+
+    async with served(answer) as address:
+        store = open_store("s3://bucket", replace(access_to(address), timeout_s=0.2))
+        for call in (store.put("one", b"x"), store.get("one", 9), store.head("one")):
+            with pytest.raises(Unavailable, match="one"):
+                await call
+        is_over.set()
+
+
+@asynccontextmanager
+async def served(answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """Yield the address of a store that answers all requests with `answer`."""
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
 
 
 def test_an_address_of_azure_without_a_container_is_refused() -> None:

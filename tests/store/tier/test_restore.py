@@ -122,12 +122,21 @@ async def test_a_log_whose_beginning_expired_begins_later(stores: Stores, tmp_pa
 async def test_tables_are_put_where_they_were(stores: Stores, tmp_path: Path) -> None:
     store, objects = filled(stores), memory_objects()
     content = encode_tables({"config/topics.json": b"{}", "config/consumerOffset.json": b'{"offsetTable":{}}'})
-    key = "tables/00000000000000000001-0-test-1"
-    await objects.put(key, content)
-    manifest = (await archive(store, objects)).with_tables(TablesEntry(key, len(content), "0" * 64, 1, 1), 1)
+    tables = tables_entry("tables/00000000000000000001-0-test-1", content)
+    await objects.put(tables.key, content)
+    manifest = (await archive(store, objects)).with_tables(tables, 1)
     report, _ = await restored(stores, objects, manifest, tmp_path / "again")
     assert report.tables == ["config/consumerOffset.json", "config/topics.json"]
     assert (tmp_path / "again" / "config" / "topics.json").read_bytes() == b"{}"
+    # An object that somebody put in its place could bring accounts of its own.
+    await objects.put(tables.key, encode_tables({"config/users.json": b"{}"}))
+    with pytest.raises(Damaged, match=r"tables/0.*is not what was uploaded there"):
+        await restored(stores, objects, manifest, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def tables_entry(key: str, content: bytes) -> TablesEntry:
+    return TablesEntry(key, len(content), hashlib.sha256(content).hexdigest(), 1, 1)
 
 
 async def test_a_folder_with_files_is_refused_and_left_as_it_is(stores: Stores, tmp_path: Path) -> None:
@@ -172,9 +181,9 @@ async def test_parts_of_one_file_are_put_together(stores: Stores, tmp_path: Path
 async def test_a_restore_begins_again_if_the_broker_replaces_what_it_reads(stores: Stores, tmp_path: Path) -> None:
     store, objects = filled(stores), memory_objects()
     manifest = await archive(store, objects)
-    old = TablesEntry("tables/1-0-test-1", 1, "0" * 64, 0, 0)
     content = encode_tables({"config/topics.json": b"{}"})
-    new = msgspec.structs.replace(old, key="tables/2-0-test-2")
+    new = tables_entry("tables/2-0-test-2", content)
+    old = msgspec.structs.replace(new, key="tables/1-0-test-1")
     await objects.put(new.key, content)
     await objects.put_if(NAME, encode(manifest.with_tables(new, 1)), None)
     stale = msgspec.structs.replace(manifest, tables=old)

@@ -3,6 +3,7 @@
 import hashlib
 import random
 
+import msgspec
 import pytest
 
 from sprocket.remoting.message.record import SysFlag
@@ -11,8 +12,11 @@ from store.message_store import MessageStore
 from store.queue.logic_queue import QueueType
 from store.record.record import Record, decode
 from store.scan.record_scan import RecordScan
+from store.tier.compression import compress
 from store.tier.object_store import Damaged
 from store.tier.segment_object import (
+    MAGIC,
+    TRAILER,
     Block,
     all_keys,
     keys_in,
@@ -194,6 +198,17 @@ def read_all(content: bytes, written: Written) -> None:
         units_in(run, open_block(footer.queues[run.block], part(footer.queues[run.block])))
     for keys in footer.keys:
         all_keys(open_block(keys.block, part(keys.block)))
+
+
+def test_a_block_that_is_larger_than_its_content_can_be_is_refused_before_it_is_read(store: MessageStore) -> None:
+    content, _ = write(store, part_at(store, 0))
+    footer = footer_of(content)
+    (first, *others) = footer.log
+    block = msgspec.structs.replace(first.block, size_bytes=2 * first.block.raw_bytes)
+    wrong = msgspec.structs.replace(footer, log=[msgspec.structs.replace(first, block=block), *others])
+    packed = compress(msgspec.msgpack.encode(wrong))
+    with pytest.raises(Damaged, match="out of range"):
+        open_footer(packed + TRAILER.pack(MAGIC, len(packed)), 1 << 40)
 
 
 def test_a_footer_of_any_bytes_is_refused_or_read() -> None:

@@ -236,11 +236,19 @@ async def test_a_time_is_found_in_both_places(stores: Stores) -> None:
 async def test_messages_whose_time_in_the_archive_has_ended_are_gone(stores: Stores) -> None:
     made = await rig(stores)
     second = made.manifest.segments[1]
-    stores.clock.step_wall(second.last_store_ms + made.manifest.default_reserved_ms - stores.clock.wall_ms())
+    stores.clock.advance((second.last_store_ms + made.manifest.default_reserved_ms - stores.clock.wall_ms()) / 1000)
     low = made.reads.min_offset("Orders", 0)
     assert 0 < low < made.store.min_offset("Orders", 0)
     result = await answer(made.reads, TierRead("group", "Orders", 0, 0, 32, 1 << 20, None))
     assert (result.status, result.next_offset) == (GetStatus.OFFSET_TOO_SMALL, low)
+
+
+async def test_a_clock_that_jumps_moves_nobody_past_archived_messages(stores: Stores) -> None:
+    made = await rig(stores)
+    stores.clock.step_wall(1000 * made.manifest.default_reserved_ms)
+    assert made.reads.min_offset("Orders", 0) == 0
+    result = await answer(made.reads, TierRead("group", "Orders", 0, 0, 32, 1 << 20, None))
+    assert result.status is GetStatus.FOUND
 
 
 async def test_a_hole_in_the_archive_is_passed(stores: Stores) -> None:
