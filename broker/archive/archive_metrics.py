@@ -34,6 +34,10 @@ class ArchiveFigures:
         self.uploaded_end, self.uploaded_messages = manifest.uploaded_end, uploaded_messages
         self.stored_bytes = sum(entry.size_bytes for entry in manifest.segments)
 
+    def stopped(self, trouble: str) -> None:
+        """Take the class of the error for which nothing is uploaded; empty when uploads go on."""
+        self.trouble = trouble
+
 
 def archive_metrics(
     archive: GroupStore | None, figures: ArchiveFigures, clock: Clock, log: ArchivedLog

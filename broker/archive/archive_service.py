@@ -194,7 +194,7 @@ class ArchiveService(Service):
     def _failed(self, error: StoreError) -> None:
         reason = type(error).__name__
         if self.figures_now.trouble != reason:
-            self.figures_now.trouble = reason
+            self.figures_now.stopped(reason)
             peer_lines.error(
                 _log, "", "event=archive_stopped kind=%s uploaded_end=%s reason=%r", reason,
                 self.figures_now.uploaded_end, str(error),
@@ -206,7 +206,7 @@ class ArchiveService(Service):
                 _log, "", "event=archive_goes_on after=%s uploaded_end=%s", self.figures_now.trouble,
                 self.figures_now.uploaded_end,
             )  # fmt: skip
-            self.figures_now.trouble = ""
+            self.figures_now.stopped("")
 
 
 async def _end_process(packer: SegmentProcess) -> None:
