@@ -1,8 +1,8 @@
 """fake-gcs-server, an emulator of Google Cloud Storage, if it is installed.
 
-``go install github.com/fsouza/fake-gcs-server@v1.56.1``; ``SPROCKET_FAKE_GCS`` may name its command.  Its XML API, which
-the archive's client speaks, only reads and deletes: a put is answered 400 "invalid uploadType".  So a test puts objects
-by its JSON API.
+``go install github.com/fsouza/fake-gcs-server@v1.56.1``; ``SPROCKET_FAKE_GCS`` may name its command.  Its XML API,
+which the archive's client speaks, reads, lists and deletes.  A put is answered 400 "invalid uploadType", so a test puts
+objects by its JSON API.
 """
 
 import json
