@@ -106,13 +106,52 @@ class Config(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=
             _check_link(link, self.clusters)
         if self.home and self.home not in self.clusters:
             raise ConfigError(f"home = {self.home!r} is no cluster of this file; use one of {sorted(self.clusters)}")
+        if not self.is_pair:
+            self._check_offsets()
         if len({(link.source, link.target) for link in self.links}) < len(self.links):
             raise ConfigError("two links have the same source and target; put their topics into one")
         return self
 
+    def _check_offsets(self) -> None:
+        """Refuse a link to a cluster that no link reads, if messages of others come to both: offsets would miss some.
+
+        Raises ConfigError.
+        """
+        sources, targets = {link.source for link in self.links}, [link.target for link in self.links]
+        for link in self.links:
+            is_read = link.target in sources
+            if link.groups and not is_read and targets.count(link.target) > 1 and link.source in targets:
+                raise ConfigError(
+                    f"link {link.source} to {link.target}: other clusters are copied to both, so offsets of groups "
+                    f"need a link that reads {link.target}; add one, or set groups = [] for this link"
+                )
+
     def link(self, source: str, target: str) -> LinkConfig | None:
         """Return the link of a direction, None if there is none."""
         return next((link for link in self.links if (link.source, link.target) == (source, target)), None)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it has two clusters."""
+        return len(self.clusters) == 2
+
+    def is_one_way(self, source: str, target: str, topic: str) -> bool:
+        """Return whether all messages of a topic that `source` and `target` share go by the link between them."""
+        links = [link for link in self.links if link.takes_topic(topic)]
+        if not any(link.target == source for link in links):
+            return True
+        return not any(link.source == target or (link.target == target and link.source != source) for link in links)
+
+    def origins(self, cluster: str, topic: str) -> frozenset[str]:
+        """Return the clusters whose messages of a topic come to `cluster` by any way, and itself."""
+        found, looked_at = {cluster}, [cluster]
+        while looked_at:
+            target = looked_at.pop()
+            for link in self.links:
+                if link.target == target and link.source not in found and link.takes_topic(topic):
+                    found.add(link.source)
+                    looked_at += [link.source] if link.forward else []
+        return frozenset(found)
 
     def metrics(self) -> MetricsSettings:
         """Return the settings of the export."""

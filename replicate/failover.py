@@ -123,7 +123,7 @@ class FailoverSteps:
         link = self._config.link(source, target)
         if link is None or self._clusters[target] not in self._answering:
             return None
-        return await link_report(link, self._clusters, self._clock, with_groups=True, settle_s=self._settle_s)
+        return await link_report(link, self._clusters, self._clock, pair=self._config, settle_s=self._settle_s)
 
     async def _take(
         self, pair: Pair, step: Callable[[int], Pair], reports: list[LinkReport | None], dry_run: bool
@@ -146,7 +146,7 @@ class FailoverSteps:
         source = self._clusters[before.active]
         if link is not None and source in self._answering:
             try:
-                await GroupOffsets(link, source, self._clusters[after.active], {}, lambda queue: None).write()
+                await GroupOffsets(link, self._config, source, self._clusters[after.active], {}).write()
             except SprocketError as error:
                 logger.warning("event=offsets_not_written reason=%r", str(error))
 

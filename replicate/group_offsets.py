@@ -7,20 +7,23 @@ consumed at the source is never skipped.  Messages that it has consumed since th
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from replicate.cluster import Cluster
-from replicate.config import LinkConfig
+from replicate.config import Config, LinkConfig
 from replicate.protocol.back import NO_LINK, Back
 from replicate.protocol.copies import SourceQueue
+from replicate.protocol.origins import moved
 from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import QueueCopier
-from replicate.records import queue_key, queue_of
+from replicate.records import Record, queue_key, queue_of, sources_in
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.at_once import AtOnce, answered, check_all
 from sprocket.client.admin.group_admin import GroupAdmin
+from sprocket.common.errors import ClientError
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
+from sprocket.remoting.bodies.stats import OffsetWrapper
 
 logger = logging.getLogger(__name__)
 
@@ -42,23 +45,41 @@ class TranslatedOffset:
         return f"group {self.group} in {self.target_queue}"
 
 
+class _Here(NamedTuple):
+    """A queue of the source, and where a group goes on in it."""
+
+    queue: SourceQueue
+    offsets: OffsetWrapper
+    checkpoint: Checkpoint
+
+    @property
+    def translated(self) -> int:
+        """The offset in the target by the map alone."""
+        return self.checkpoint.map.translate(self.offsets.consumer_offset)
+
+
 class GroupOffsets:
-    """Writer of one link's offsets.  `copier_of` finds the copier of a queue of any link in this process."""
+    """Writer of the offsets of the link `config` of those in `links`.
+
+    `read` tells how far any of the links has read a queue; without it that is what the source knows of the link back.
+    """
 
     def __init__(
-        self, config: LinkConfig, source: Cluster, target: Cluster, copiers: Mapping[SourceQueue, QueueCopier],
-        copier_of: Callable[[SourceQueue], QueueCopier | None],
+        self, config: LinkConfig, links: Config, source: Cluster, target: Cluster,
+        copiers: Mapping[SourceQueue, QueueCopier], read: Callable[[SourceQueue], Checkpoint | None] | None = None,
     ) -> None:  # fmt: skip
         self._config = config
+        self._links = links
         self._source = source
         self._target = target
         self._copiers = copiers
-        self._copier_of = copier_of
+        self._read = read or (lambda queue: source.records.get(queue_key(queue), Record()).queue)
         self._written: dict[tuple[str, MessageQueue], int] = {}
         self._back = Back()
 
     async def write(self) -> None:
-        """Write what has changed.  A group or a broker that fails keeps no other one back.  Raises AdminError."""
+        """Write what has changed.  A group or a broker that fails keeps no other one back.  Raises ClientError."""
+        self._check_sources()
         at_once = AtOnce(_MAX_REQUESTS)
         self._look_back()
         groups = await self._groups()
@@ -110,19 +131,45 @@ class GroupOffsets:
             if error.code is None:
                 raise
             return []  # it has consumed nothing yet
-        lowest: dict[MessageQueue, TranslatedOffset] = {}
+        by_target: dict[MessageQueue, list[_Here]] = {}
         for place, offsets in stats.offset_table.items():
             queue = SourceQueue(self._source.name, place.topic, place.broker_name, place.queue_id)
             found = self._place_of(queue)
-            if found is None or offsets.consumer_offset < 0:
-                continue
-            target, checkpoint = found
-            limit = self._back.limit(queue, offsets.broker_offset, checkpoint.next_offset)
-            offset = min(checkpoint.map.translate(offsets.consumer_offset), limit)
-            known = lowest.get(target)
-            if known is None or offset < known.target_offset:
-                lowest[target] = TranslatedOffset(group, queue, offsets.consumer_offset, target, offset)
-        return list(lowest.values())
+            if found is not None and offsets.consumer_offset >= 0:
+                target, checkpoint = found
+                by_target.setdefault(target, []).append(_Here(queue, offsets, checkpoint))
+        return [
+            TranslatedOffset(group, here[0].queue, here[0].offsets.consumer_offset, target, offset)
+            for target, here in by_target.items()
+            if (offset := self._moved(here, target)) is not None
+        ]
+
+    def _moved(self, here: Sequence[_Here], target: MessageQueue) -> int | None:
+        """Return where a group goes on in a queue of the target; None if that is not known yet."""
+        if self._links.is_pair:
+            return min(min(one.translated, self._limit(one)) for one in here)
+        translated, cluster, topic = min(one.translated for one in here), self._source.name, target.topic
+        if self._links.is_one_way(cluster, self._target.name, topic):
+            return translated
+        read = self._read(SourceQueue(self._target.name, topic, target.broker_name, target.queue_id))
+        streams = [(one.checkpoint.streams, one.offsets.consumer_offset) for one in here]
+        known = [(each, offset) for each, offset in streams if each is not None]
+        if read is not None and read.streams is not None and len(known) == len(streams):
+            return moved(known, read.streams, self._links.origins(cluster, topic), translated)
+        return None
+
+    def _limit(self, one: _Here) -> int:
+        return self._back.limit(one.queue, one.offsets.broker_offset, one.checkpoint.next_offset)
+
+    def _check_sources(self) -> None:
+        """Refuse offsets that would not count what the source gets by links of another configuration."""
+        known = sources_in(self._source.records, self._source.instance.clock.wall_ms()) - {self._target.name}
+        others = sorted(each for each in known if self._links.link(each, self._source.name) is None)
+        if others:
+            raise ClientError(
+                f"no offsets are written: {self._source.name} also gets messages of {', '.join(others)}, which they "
+                "would not count; write all links into one configuration"
+            )
 
     async def _groups(self) -> dict[str, SubscriptionGroupConfig]:
         found: dict[str, SubscriptionGroupConfig] = {}
@@ -150,11 +197,8 @@ class GroupOffsets:
     def _copied_back(self, target: MessageQueue) -> int:
         """Return where the link back goes on in the target's queue; `NO_LINK` without one."""
         queue = SourceQueue(self._target.name, target.topic, target.broker_name, target.queue_id)
-        copier = self._copier_of(queue)
-        if copier is not None:
-            return copier.position.next_offset
-        record = self._source.records.get(queue_key(queue))
-        return NO_LINK if record is None or record.queue is None else record.queue.next_offset
+        read = self._read(queue)
+        return NO_LINK if read is None else read.next_offset
 
     async def _commit(self, one: TranslatedOffset, masters: Mapping[str, str]) -> None:
         """Write an offset, unless the target's is as high."""

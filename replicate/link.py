@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from replicate.cluster import Cluster, target_queue
-from replicate.config import LinkConfig
+from replicate.config import Config, LinkConfig
 from replicate.group_offsets import GroupOffsets
 from replicate.lease import RENEW_S, Lease
 from replicate.protocol.copies import Copy, SourceQueue
@@ -55,23 +55,23 @@ _TOPICS_AT_ONCE: Final = 16
 
 
 class ReplicationLink:
-    """The link of `config`; both clusters are started.
+    """The link `config` of those in `links`; both clusters are started.
 
-    With `has_reverse` there is a link in the other direction.  `copier_of` finds the copiers of that one, too.
+    `read` tells how far any of the links has read a queue.
     """
 
     def __init__(
         self, config: LinkConfig, source: Cluster, target: Cluster, owner: str, clock: Clock,
-        copier_of: Callable[[SourceQueue], QueueCopier | None], *, has_reverse: bool,
+        links: Config, read: Callable[[SourceQueue], Checkpoint | None],
     ) -> None:  # fmt: skip
         self.config = config
         self.source = source
         self.target = target
         self.copiers: dict[SourceQueue, QueueCopier] = {}
         self.lease = Lease(target, source.name, owner, clock)
-        self.offsets = GroupOffsets(config, source, target, self.copiers, copier_of)
+        self.offsets = GroupOffsets(config, links, source, target, self.copiers, read)
         self._clock = clock
-        self._has_reverse = has_reverse
+        self._links = links
         # By cluster and broker.
         self._slots = defaultdict[tuple[str, str], asyncio.Semaphore](lambda: asyncio.Semaphore(MAX_PULLS))
         self._budget = AheadBudget(config.ahead_bytes, 2 * config.batch_bytes, lambda: len(self.copiers))
@@ -85,7 +85,7 @@ class ReplicationLink:
         self._rules = CopyRules(
             target=target.name, forwards=config.forward, batch_bytes=config.batch_bytes, compresses=config.compress,
             skips_refused=config.on_refused == "skip", admit=limit.admit, pause=pause, is_open=self.is_copying,
-            refused=self._left_out, known=self._known, keep=self._keep,
+            refused=self._left_out, known=self._known, keep=self._keep, keeps_origins=not links.is_pair,
         )  # fmt: skip
 
     # State
@@ -145,7 +145,6 @@ class ReplicationLink:
         self._holders = await self.target.holders()
         await self.source.open_table(create=False)
         self._check_circle()
-        self._warn_of_others()
         key = link_key(self.source.name)
         known = self.target.records.get(key, Record()).link
         if known is None or known.forwards != self.config.forward:
@@ -174,13 +173,6 @@ class ReplicationLink:
                 f"cluster {self.target.name} has links from {names}: a message could come by two ways; "
                 "set forward = false for each of them"
             )
-
-    def _warn_of_others(self) -> None:
-        """Say that offsets do not count what the source gets from other clusters than the target."""
-        links = [record.link.source for record in self.source.records.values() if record.link is not None]
-        others = sorted(set(links) - {self.target.name})
-        if others:
-            logger.warning("event=offsets_do_not_count link=%s messages_by_links_from=%s", self, ",".join(others))
 
     # Queues
 
@@ -285,8 +277,8 @@ class ReplicationLink:
 
     def _echo_end(self) -> int:
         """Return where the first echo may lie; `NO_ECHOES` if no link leads back, of this replicator or another."""
-        has_reverse = self._has_reverse or link_key(self.target.name) in self.source.records
-        return 0 if has_reverse else NO_ECHOES
+        has_reverse = self._links.link(self.target.name, self.source.name) is not None
+        return 0 if has_reverse or link_key(self.target.name) in self.source.records else NO_ECHOES
 
     def _start(self, queue: SourceQueue, checkpoint: Checkpoint, group: asyncio.TaskGroup) -> None:
         origin = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)

@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import Final
 
 from replicate.ends import Bounds, SourceEnd
-from replicate.protocol.copies import SourceQueue, echo_of, mark_of
+from replicate.protocol.copies import SourceQueue, mark_of
 from replicate.protocol.offset_map import NO_ECHOES
 from replicate.protocol.position import Position, Stretch
 from sprocket.client.message import ReceivedMessage
@@ -23,8 +23,8 @@ MAX_BYTES: Final = 512 * 1024 * 1024
 # Looks at an end that brings nothing.
 _MAX_IDLE: Final = 5
 # Messages between two pauses, in which the loop serves others.
-_PAGE: Final = 256
-_PAUSE_S: Final = 0.001
+PAGE: Final = 256
+PAUSE_S: Final = 0.001
 
 
 class _NotRead(Exception):
@@ -32,10 +32,10 @@ class _NotRead(Exception):
 
 
 class PlaceReader:
-    """Reader of the places of copies of `queue` in `target`, and of echoes in `source`."""
+    """Reader of the places of copies of `queue` in the queue `target`, and of echoes in `source`."""
 
     def __init__(
-        self, queue: SourceQueue, target: str, source: SourceEnd, copies: SourceEnd,
+        self, queue: SourceQueue, target: SourceQueue, source: SourceEnd, copies: SourceEnd,
         pause: Callable[[float], Awaitable[None]],
     ) -> None:  # fmt: skip
         self._queue = queue
@@ -72,9 +72,9 @@ class PlaceReader:
             if due < mark.offset and position.map.echo_end != NO_ECHOES:
                 begin, end = max(due, source.begin), min(mark.offset, source.end)
                 async for message in self._messages(self._source, begin, end):
-                    echo = echo_of(message, self._queue, self._target)
+                    echo = mark_of(self._target, message)
                     if echo is not None:
-                        position.place(*echo, is_echo=True)
+                        position.place(message.queue_offset, echo.offset, is_echo=True)
             position.place(mark.offset, copy.queue_offset)
             due = mark.offset + 1
 
@@ -86,7 +86,7 @@ class PlaceReader:
         idle = 0
         while begin < limit:
             ready = await end.messages()
-            some = list(islice(takewhile(lambda message: message.queue_offset < limit, ready), _PAGE))
+            some = list(islice(takewhile(lambda message: message.queue_offset < limit, ready), PAGE))
             if ready and not some:
                 return
             idle = 0 if some else idle + 1
@@ -95,7 +95,7 @@ class PlaceReader:
             if idle == _MAX_IDLE or min(self._left, self._left_bytes) < 0:
                 raise _NotRead("an end brings no message" if idle else "it is too long")
             end.drop(len(some))
-            await self._pause(_PAUSE_S)
+            await self._pause(PAUSE_S)
             for message in some:
                 begin = message.queue_offset + 1
                 yield message

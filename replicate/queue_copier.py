@@ -5,14 +5,15 @@ It knows its ends by protocols alone; clock and pauses are injected.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice, takewhile
 from typing import Final
 
 from replicate.ends import Bounds, CopyRefused, Placed, SourceEnd, TargetEnd
-from replicate.places import PlaceReader
-from replicate.protocol.copies import Copy, Portion, SourceQueue, portion
+from replicate.places import PAGE, PAUSE_S, PlaceReader
+from replicate.protocol.copies import Copy, Portion, SourceQueue, origin_of, portion
 from replicate.protocol.position import Checkpoint, Position, late_s
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.clock import Clock
@@ -43,6 +44,8 @@ class CopyRules:
     # The newest checkpoint that the target has, and where that of a new epoch is written.
     known: Callable[[SourceQueue], Checkpoint | None]
     keep: Callable[[SourceQueue, Checkpoint], Awaitable[None]]
+    # Whether more than two clusters are copied to each other.
+    keeps_origins: bool
 
 
 class QueueCopier:
@@ -54,14 +57,16 @@ class QueueCopier:
     ) -> None:  # fmt: skip
         """`copies` reads the target's queue."""
         self.queue = queue
-        self.position = Position(checkpoint)
+        self.position = Position(checkpoint, keeps_origins=rules.keeps_origins)
         self.copied = self.copied_bytes = self.left_out = 0
         self.source_bounds = Bounds(0, checkpoint.source_end)
         self._first = checkpoint
         self._kept_epoch = checkpoint.epoch
         self._source = source
         self._target = target
-        self._places = PlaceReader(queue, rules.target, source, copies, rules.pause)
+        place = checkpoint.target_broker, checkpoint.target_queue_id
+        self._target_queue = SourceQueue(rules.target, queue.topic, *place)
+        self._places = PlaceReader(queue, self._target_queue, source, copies, rules.pause)
         self._rules = rules
         self._clock = clock
         self._missed, self._refused, self._copied_ms = checkpoint.missed, checkpoint.refused, checkpoint.copied_ms
@@ -78,7 +83,7 @@ class QueueCopier:
             self._first.target_broker, self._first.target_queue_id, position.start, position.next_offset,
             position.map.target_end, position.has_copies, position.epoch, position.map.runs, self.source_bounds.end,
             self._missed, self._refused, self._copied_ms, self._clock.wall_ms(), self.blocked or self._trouble,
-            position.map.echo_end,
+            position.map.echo_end, None if position.origins is None else position.origins.streams,
         )  # fmt: skip
 
     @property
@@ -123,6 +128,9 @@ class QueueCopier:
         messages = await self._source.messages()
         if not messages:
             return  # look whether the target's master is the same, which may have lost copies
+        if messages[0].queue_offset < self.position.next_offset:
+            await self._read_again(messages)
+            return
         is_single = messages[0].queue_offset < self._single_until
         part = await self._portion(messages, 1 if is_single else MAX_BATCH_MESSAGES)
         placed = Placed(0, 0)
@@ -135,7 +143,7 @@ class QueueCopier:
             try:
                 placed = await self._target.send(session, part.copies)
             except CopyRefused as error:
-                await self._refuse(part, str(error))
+                await self._refuse(part, messages, str(error))
                 return
             if placed.duplicates:
                 # Another replicator was here, or the checkpoint is wrong: the target says what is there.
@@ -148,24 +156,40 @@ class QueueCopier:
         offsets = [copy.offset for copy in part.copies]
         self.position.sent(offsets, placed.first_place, part.echoes, self._clock.monotonic())
         self.left_out += part.taken - len(part.copies)
-        self._advance(part.next_offset, part.taken)
+        self._advance(part, messages)
+
+    async def _read_again(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Take some messages for their origins only: they are copied."""
+        copied = takewhile(lambda message: message.queue_offset < self.position.next_offset, messages)
+        some = list(islice(copied, PAGE))
+        self._note_origins(some)
+        self._source.drop(len(some))
+        await self._rules.pause(PAUSE_S)
 
     async def _portion(self, messages: Sequence[ReceivedMessage], max_messages: int) -> Portion:
         rules = self._rules
         # A batch is compressed in tens of milliseconds, in a thread.  More messages may come meanwhile.
         taken = tuple(messages) if rules.compresses else messages
         made = partial(
-            portion, taken, self.queue, rules.target, self.position.epoch, forwards=rules.forwards,
+            portion, taken, self.queue, self._target_queue, self.position.epoch, forwards=rules.forwards,
             max_bytes=rules.batch_bytes, max_messages=max_messages, compresses=rules.compresses,
         )  # fmt: skip
         return await asyncio.to_thread(made) if rules.compresses else made()
 
-    def _advance(self, next_offset: int, taken: int) -> None:
-        self.position.advance(next_offset)
-        self.source_bounds = self.source_bounds._replace(end=max(self.source_bounds.end, self._source.end, next_offset))
-        self._source.drop(taken)
+    def _note_origins(self, messages: Iterable[ReceivedMessage]) -> None:
+        origins = self.position.origins
+        if origins is not None:
+            for message in messages:
+                origins.note(message.queue_offset, origin_of(message, self.queue))
 
-    async def _refuse(self, part: Portion, reason: str) -> None:
+    def _advance(self, part: Portion, messages: Sequence[ReceivedMessage]) -> None:
+        self._note_origins(islice(messages, part.taken))
+        self.position.advance(part.next_offset)
+        end = max(self.source_bounds.end, self._source.end, part.next_offset)
+        self.source_bounds = self.source_bounds._replace(end=end)
+        self._source.drop(part.taken)
+
+    async def _refuse(self, part: Portion, messages: Sequence[ReceivedMessage], reason: str) -> None:
         """Find the message that the target refuses, by sending each alone; then leave it out, or stop."""
         copies = part.copies
         if len(copies) > 1:
@@ -177,13 +201,14 @@ class QueueCopier:
         await self._rules.refused(self.queue, copies[0], reason)
         self._refused += 1
         self.position.sent((), 0, part.echoes, self._clock.monotonic())
-        self._advance(part.next_offset, part.taken)
+        self._advance(part, messages)
 
     async def _locate(self, session: object) -> None:
         """Find where to go on, and read from there."""
         known = self._rules.known(self.queue)
         if known is not None and known.epoch > self.position.epoch:  # another replicator was here
-            self.position, self._kept_epoch = Position(known), known.epoch
+            self.position = Position(known, keeps_origins=self._rules.keeps_origins)
+            self._kept_epoch = known.epoch
         position = self.position
         bounds = await self._target.bounds()
         floor = 0 if self._has_more else position.floor
@@ -207,13 +232,11 @@ class QueueCopier:
                 "event=source_lost_messages queue=%s copied=%d left=%d", self.queue, position.next_offset, source.end
             )
             position.rewind(source.end)
-        if source.begin > position.next_offset:
-            missed = source.begin - position.next_offset
+        if missed := position.expired(source.begin):
             logger.error("event=messages_missed queue=%s count=%d to=%d", self.queue, missed, source.begin)
             self._missed += missed
-            position.advance(source.begin)
         if position.epoch != self._kept_epoch:
             # Before its first copy: one who goes on in the old epoch would send numbers that the target drops.
             await self._rules.keep(self.queue, self.checkpoint)
             self._kept_epoch = position.epoch
-        self._source.seek(position.next_offset)
+        self._source.seek(position.read_from)

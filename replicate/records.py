@@ -18,6 +18,7 @@ from replicate.protocol.steps import Pair, newest
 
 TOPIC: Final = "REPLICATION_STATE"
 QUEUES: Final = 4
+_DAY_MS: Final = 24 * 3600 * 1000
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,6 +86,12 @@ def queue_of(key: str) -> SourceQueue | None:
 def link_key(source: str) -> str:
     """Return the key of a link."""
     return f"link/{source}"
+
+
+def sources_in(table: Mapping[str, Record], now_ms: int) -> set[str]:
+    """Return the clusters from which a replicator copied to this one in the last day."""
+    links = [record.link for record in table.values() if record.link is not None]
+    return {link.source for link in links if link.at_ms > now_ms - _DAY_MS}
 
 
 def pair_key(one: str, other: str) -> str:

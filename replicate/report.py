@@ -16,7 +16,7 @@ from replicate.group_offsets import GroupOffsets
 from replicate.lease import RENEW_S
 from replicate.protocol.position import Checkpoint, late_s
 from replicate.protocol.steps import copies_messages
-from replicate.records import Record, link_key, pair_in, queue_of
+from replicate.records import Record, link_key, pair_in, queue_of, sources_in
 from sprocket.client.admin.at_once import AtOnce, answered, check_all
 from sprocket.client.connection.wakeup import pause
 from sprocket.common.clock import Clock
@@ -74,6 +74,7 @@ class LinkReport(msgspec.Struct, rename="camel"):
     silent_s: float = 0.0  # since it said so, by the clock here
     is_old: bool = False  # whether a replicator was here that does not say that it copies: that of an older version
     rests: str = ""  # why nothing is copied now: the state of the pair
+    uncounted: list[str] = []  # clusters whose messages come to the source by links of another configuration
 
     @property
     def is_copied(self) -> bool:
@@ -108,10 +109,12 @@ async def link_report(
     clusters: Mapping[str, Cluster],
     clock: Clock,
     *,
-    with_groups: bool = False,
+    pair: Config | None = None,
     settle_s: float = 0.0,
 ) -> LinkReport:
-    """Return the report of a link; its target must answer.  Look twice, `settle_s` apart, whether messages arrive.
+    """Return the report of a link, with the groups if it is one of `pair`; its target must answer.
+
+    Look twice, `settle_s` apart, whether messages arrive.
 
     Raises ClientError if the target does not answer.
     """
@@ -129,8 +132,9 @@ async def link_report(
     report = LinkReport(config.source, config.target, ends is not None, moves, queues)
     if ends is not None:
         await source.open_table(create=False)
-        if with_groups:
-            report.groups = await _groups(config, source, target)
+        report.uncounted = sorted(sources_in(source.records, clock.wall_ms()) - clusters.keys())
+        if pair is not None:
+            report.groups = await _groups(config, pair, source, target)
     _add_state(report, target.records, source.records, clock)
     return report
 
@@ -221,8 +225,8 @@ def _queue(
     )  # fmt: skip
 
 
-async def _groups(config: LinkConfig, source: Cluster, target: Cluster) -> list[GroupReport]:
-    offsets = GroupOffsets(config, source, target, {}, lambda queue: None)
+async def _groups(config: LinkConfig, pair: Config, source: Cluster, target: Cluster) -> list[GroupReport]:
+    offsets = GroupOffsets(config, pair, source, target, {})
     return [
         GroupReport(
             one.group, one.queue.topic, one.queue.broker_name, one.queue.queue_id, one.source_offset, one.target_offset

@@ -9,7 +9,9 @@ from replicate.cluster import Cluster
 from replicate.config import Config
 from replicate.link import ReplicationLink
 from replicate.protocol.copies import SourceQueue
+from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import QueueCopier
+from replicate.records import Record, newest_of, queue_key
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.metrics.declared import Kind, Metric, Read
@@ -33,8 +35,7 @@ class Replication:
         }
         self.links = [
             ReplicationLink(
-                each, self.clusters[each.source], self.clusters[each.target], owner, clock, self._copier_of,
-                has_reverse=config.link(each.target, each.source) is not None,
+                each, self.clusters[each.source], self.clusters[each.target], owner, clock, config, self._read,
             )
             for each in config.links
         ]  # fmt: skip
@@ -46,8 +47,11 @@ class Replication:
             page_keys=("the address", "metrics-port"),
         )  # fmt: skip
 
-    def _copier_of(self, queue: SourceQueue) -> QueueCopier | None:
-        return next((link.copiers[queue] for link in self.links if queue in link.copiers), None)
+    def _read(self, queue: SourceQueue) -> Checkpoint | None:
+        """Return the checkpoint of the link that has read most of a queue, by this replicator or another one."""
+        copiers = [link.copiers[queue].checkpoint for link in self.links if queue in link.copiers]
+        records = [cluster.records.get(queue_key(queue), Record()).queue for cluster in self.clusters.values()]
+        return newest_of(*copiers, *records)
 
     async def start(self) -> None:
         """Begin to replicate, also if the metrics' port is taken, as by another replicator.  Raises TlsUnusable."""

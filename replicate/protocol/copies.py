@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import Final
 
-from replicate.protocol.marks import MARK, Mark, check_of, is_wanted, mark_in
+from replicate.protocol.marks import MARK, ORIGIN, Mark, check_of, is_wanted, mark_in, origin_in
+from replicate.protocol.origins import stream_name
 from sprocket.client.compression import Compression, compress
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.limits import MAX_BATCH_MESSAGES
@@ -21,7 +22,7 @@ from sprocket.remoting.message.topic_names import RETRY_PREFIX
 _KEPT_FLAGS: Final = int(SysFlag.COMPRESSED) | COMPRESSION_MASK
 # Properties that the source's broker has added; the target's adds its own.
 _OF_SOURCE: Final = frozenset(
-    {names.CLUSTER, names.MSG_REGION, names.TRACE_ON, names.MIN_OFFSET, names.MAX_OFFSET, MARK}
+    {names.CLUSTER, names.MSG_REGION, names.TRACE_ON, names.MIN_OFFSET, names.MAX_OFFSET, MARK, ORIGIN}
 )
 _NOT_COPIED: Final = (names.NOT_CARRIED | _OF_SOURCE) - {names.RETRY_TOPIC, names.INNER_MULTI_DISPATCH}
 # Messages with one of these are not sent in a batch.
@@ -93,6 +94,9 @@ def copy_of(message: ReceivedMessage, queue: SourceQueue, mark: Mark | None, epo
     path = (*(() if mark is None else mark.path), queue.cluster)
     check = check_of(queue.topic, key)
     properties[MARK] = Mark(path, check, queue.broker_name, queue.queue_id, message.queue_offset).encode()
+    origin = None if mark is None else origin_in(mark, message.stored_properties)
+    if origin is not None:
+        properties[ORIGIN] = origin.encode()
     properties[names.IDEMPOTENCE_ID] = names.sequence_id(queue.stream(epoch), message.queue_offset)
     is_alone = queue.topic.startswith(RETRY_PREFIX) or not message.stored_body or not _ALONE.isdisjoint(properties)
     return Copy(
@@ -111,10 +115,10 @@ def _packed(copy: Copy) -> Copy:
 
 
 def portion(
-    messages: Iterable[ReceivedMessage], queue: SourceQueue, target: str, epoch: int, *,
+    messages: Iterable[ReceivedMessage], queue: SourceQueue, target: SourceQueue, epoch: int, *,
     forwards: bool, max_bytes: int, max_messages: int = MAX_BATCH_MESSAGES, compresses: bool = False,
 ) -> Portion:  # fmt: skip
-    """Return what one request takes of `messages`, which are in order: at least one of them.
+    """Return what one request to the queue `target` takes of `messages`, which are in order: at least one of them.
 
     A batch has one kind of compression.  With `compresses` the bodies that are not compressed yet become so, unless all
     together would grow.  A message that is not sent in a batch goes alone, in its place.
@@ -125,7 +129,7 @@ def portion(
     size_bytes = taken = next_offset = 0
     for message in messages:
         mark = mark_in(queue.topic, message.stored_properties)
-        if is_wanted(mark, queue.cluster, target, forwards=forwards):
+        if is_wanted(mark, queue.cluster, target.cluster, forwards=forwards):
             original = copy_of(message, queue, mark, epoch)
             copy = _packed(original) if compresses else original
             size_bytes += copy.size_bytes
@@ -135,8 +139,8 @@ def portion(
                 break
             copies.append(copy)
             originals.append(original)
-        elif (echo := _echo(message, mark, queue, target)) is not None:
-            echoes.append(echo)
+        elif mark is not None and _source_of(mark, queue.topic) == target:
+            echoes.append((message.queue_offset, mark.offset))
         taken += 1
         next_offset = message.queue_offset + 1
     if len({one.sys_flag for one in originals}) == 1 and _body_bytes(originals) < _body_bytes(copies):
@@ -147,19 +151,22 @@ def portion(
 def mark_of(queue: SourceQueue, message: ReceivedMessage) -> Mark | None:
     """Return the mark of a copy of a message of `queue`; None for another message."""
     mark = mark_in(queue.topic, message.stored_properties)
-    origin = None if mark is None else SourceQueue(mark.source, queue.topic, mark.broker_name, mark.queue_id)
-    return mark if origin == queue else None
+    return mark if mark is not None and _source_of(mark, queue.topic) == queue else None
 
 
-def echo_of(message: ReceivedMessage, queue: SourceQueue, target: str) -> tuple[int, int] | None:
-    """Return (offset here, offset in the target's queue) of a message that came from there; None for another one."""
-    return _echo(message, mark_in(queue.topic, message.stored_properties), queue, target)
-
-
-def _echo(message: ReceivedMessage, mark: Mark | None, queue: SourceQueue, target: str) -> tuple[int, int] | None:
-    if mark is None or mark.source != target or mark.queue_id != queue.queue_id:
+def origin_of(message: ReceivedMessage, queue: SourceQueue) -> tuple[str, int] | None:
+    """Return the stream of a message of `queue`, and its number there; None if it does not say so."""
+    mark = mark_in(queue.topic, message.stored_properties)
+    if mark is None:
+        return stream_name(queue.cluster, queue.queue_id, queue.broker_name), message.queue_offset
+    origin = origin_in(mark, message.stored_properties)
+    if origin is None:
         return None
-    return message.queue_offset, mark.offset
+    return stream_name(origin.cluster, origin.queue_id, origin.broker_name), origin.offset
+
+
+def _source_of(mark: Mark, topic: str) -> SourceQueue:
+    return SourceQueue(mark.source, topic, mark.broker_name, mark.queue_id)
 
 
 def _body_bytes(copies: Iterable[Copy]) -> int:

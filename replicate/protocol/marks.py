@@ -3,21 +3,37 @@
 Its form is ``path;check;offset;queueId;brokerName``.  The path names the clusters that the message was in, with commas,
 the first one is its origin and the last one the source of this copy.  The check binds the mark to its message: an
 application that sends all properties of a message again sends a new message, not a copy.
+
+A copy of a copy also says which message of its origin it is: a property of the form ``offset;queueId;brokerName``.
 """
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.message.properties import encoded_name, find_last, own_unique_key
 
 MARK: Final = "REPLICATED_FROM"
-_NAME: Final = encoded_name(MARK)
+ORIGIN: Final = "REPLICATED_ORIGIN"
+_NAME, _ORIGIN_NAME = encoded_name(MARK), encoded_name(ORIGIN)
 CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 # A longer path is that of a circle that nobody wanted.
 MAX_PATH: Final = 16
+
+
+class Origin(NamedTuple):
+    """Where a message was first: message `offset` of a queue of `cluster`."""
+
+    cluster: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+    def encode(self) -> str:
+        """Return the value of the property."""
+        return f"{self.offset};{self.queue_id};{self.broker_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +75,17 @@ def mark_in(topic: str, properties: bytes) -> Mark | None:
     if check != check_of(topic, own_unique_key(properties)):
         return None
     return Mark(clusters, check, broker_name, int(queue_id), int(offset))
+
+
+def origin_in(mark: Mark, properties: bytes) -> Origin | None:
+    """Return where a copy was first; None if it does not say so."""
+    if len(mark.path) == 1:
+        return Origin(mark.source, mark.broker_name, mark.queue_id, mark.offset)
+    value = find_last(properties, _ORIGIN_NAME)
+    parts = [] if value is None else java_text(value).split(";", 2)
+    if len(parts) != 3 or not (_is_number(parts[0]) and _is_number(parts[1])):
+        return None
+    return Origin(mark.path[0], parts[2], int(parts[1]), int(parts[0]))
 
 
 def is_wanted(mark: Mark | None, source: str, target: str, *, forwards: bool) -> bool:

@@ -95,6 +95,13 @@ class OffsetMap:
             found = min(found, run.target + max(0, inside))
         return found
 
+    def source_at(self, target: int) -> int | None:
+        """Return the message of the source that lies at `target`; None if that is not known exactly."""
+        for run in reversed(self._runs):
+            if run.is_exact and run.target <= target < run.target + run.length:
+                return run.source + target - run.target
+        return None
+
     def _append(self, run: Run) -> None:
         self._runs.append(run)
         if len(self._runs) > self._max_runs:

@@ -13,6 +13,7 @@ import msgspec
 
 from replicate.protocol.marks import Mark
 from replicate.protocol.offset_map import NO_ECHOES, OffsetMap, Run
+from replicate.protocol.origins import Origins, Streams
 
 HOLDS_S: Final = 30.0
 
@@ -35,6 +36,7 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     at_ms: int = 0
     blocked: str = ""  # why the queue stands still
     echo_end: int = NO_ECHOES  # after the last message of the target's queue that came back
+    streams: Streams | None = None  # of the source's queue, among three and more clusters
 
     @property
     def map(self) -> OffsetMap:
@@ -70,8 +72,12 @@ class Stretch(NamedTuple):
 class Position:
     """Position of one queue while a replicator copies it."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, *, keeps_origins: bool = False) -> None:
         self.map = checkpoint.map
+        self.origins: Origins | None = None
+        if keeps_origins:
+            known = checkpoint.streams
+            self.origins = Origins.from_offset(checkpoint.next_offset) if known is None else Origins(known)
         self.has_copies = checkpoint.has_copies
         self.next_offset = checkpoint.next_offset
         self.start = checkpoint.start
@@ -92,6 +98,11 @@ class Position:
         self._session = None
 
     @property
+    def read_from(self) -> int:
+        """Where the source's queue is read from: a message that another replicator copied is read for its origin."""
+        return self.next_offset if self.origins is None else min(self.next_offset, self.origins.end)
+
+    @property
     def floor(self) -> int:
         """Offset of the target's queue down to which the last copy is searched; it is there unless it was lost."""
         return max(0, self.map.target_end - 1) if self.has_copies else self.map.target_end
@@ -101,8 +112,11 @@ class Position:
 
         Then the whole queue must be searched.  Copies that expired in the target are not lost.
         """
-        if not self.has_copies or found is not None:
+        if not self.has_copies:
             return False
+        if found is not None:
+            # A later copy may have the place of a lost one.
+            return found.offset == self.floor and self.map.source_at(self.floor) not in (None, found.mark.offset)
         return target_end <= self.floor or target_begin <= self.floor
 
     def locate(
@@ -122,7 +136,8 @@ class Position:
         after = found.mark.offset + 1
         if was_lost and after > self.next_offset:
             self.map.cut(self.next_offset, found.offset + 1)  # the source was rewound, and only older copies are left
-        if self.has_copies and found.offset == self.floor:
+            return None
+        if self.has_copies and found.offset == self.floor and not was_lost:
             return None  # what follows it was left out, or the source was rewound
         if after < self.map.source_end:
             self.map.cut(after, found.offset + 1)
@@ -153,12 +168,22 @@ class Position:
             self.has_copies = True
             self._known_s = now_s
 
+    def expired(self, begin: int) -> int:
+        """Go on at `begin` at least, as the source has no older messages; return how many were not copied."""
+        missed = max(0, begin - self.next_offset)
+        self.next_offset += missed
+        if self.origins is not None:
+            self.origins.skip(begin)
+        return missed
+
     def advance(self, offset: int) -> None:
         """Go on at `offset`: the messages before it are copied, left out or gone."""
         self.next_offset = offset
 
     def rewind(self, offset: int) -> None:
         """Go on at `offset`: the source has other messages from there on.  They get numbers of a new stream."""
+        if self.origins is not None:
+            self.origins.cut(offset)
         self.next_offset = offset
         self.start = min(self.start, offset)
         self.epoch += 1

@@ -131,6 +131,12 @@ def _summary(report: "LinkReport") -> str:
         parts.append(f"no replicator copies: {report.replicator} was here last, {report.silent_s:.0f} s ago")
     else:
         parts.append("no replicator has copied anything yet; start `sprocket replicate run`")
+    if report.uncounted:
+        others = ", ".join(report.uncounted)
+        parts.append(
+            f"no offsets of groups are written, as {report.source} also gets messages of {others}: write all links "
+            "into one configuration"
+        )
     return f"{link}: {'; '.join(parts)}"
 
 

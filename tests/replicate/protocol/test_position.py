@@ -15,8 +15,8 @@ def _rewound() -> Position:
     return position
 
 
-def _copy(offset: int) -> Found:
-    return Found(Mark(("a",), "", "b", 0, offset), offset)
+def _copy(offset: int, place: int | None = None) -> Found:
+    return Found(Mark(("a",), "", "b", 0, offset), offset if place is None else place)
 
 
 @pytest.mark.parametrize(("left", "next_offset"), [(100, 60), (80, 60), (50, 50)])
@@ -31,3 +31,17 @@ def test_a_rewound_queue_skips_nothing_though_copies_of_before_are_found(left: i
     assert position.next_offset == next_offset
     assert position.floor == left - 1
     assert position.epoch == 1
+
+
+def test_a_copy_at_the_place_of_a_lost_one_does_not_stand_for_it() -> None:
+    position, session = Position(Checkpoint("b", 0, 0, 0)), object()
+    position.sent(range(100), 0, (), 0.0)
+    position.advance(100)
+    # The target lost 90 to 99, then took two messages of applications, and copies up to 97 again.
+    found = _copy(97, 99)
+    assert position.is_lost(found, 0, 100)
+    stretch = position.locate(found, 100, was_lost=True, session=session, now_s=0.0)
+    assert stretch is not None
+    position.close(stretch)
+    assert position.next_offset == 98
+    assert not position.is_lost(found, 0, 100)

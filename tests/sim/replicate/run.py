@@ -2,19 +2,20 @@
 
 Checked is that each message is in each cluster exactly once, that the order of each queue of origin is kept, and that
 translated offsets are exact: a group that moves gets the first message that it has not consumed, and none before it
-but those that the other queue has in another order.  In the shape "lossy" the target forgets the end of its log at
-restarts.
+but those that the other queue has in another order.  That is so in rings and meshes, too, by the origins of messages.
+In the shape "lossy" the target forgets the end of its log at restarts.
 """
 
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 from random import Random
 
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.marks import mark_in
 from replicate.protocol.offset_map import NO_ECHOES
+from replicate.protocol.origins import Streams, moved
 from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import CopyRules, QueueCopier
 from tests.clock import ManualClock
@@ -40,6 +41,7 @@ class Outcome:
     faults: dict[str, int] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     messages: int = 0
+    moves: int = 0  # of groups, that were checked
 
     def report(self) -> str:
         """What failed, and how to see it again."""
@@ -77,6 +79,7 @@ class Run:
             target=target, forwards=self.outcome.shape != "mesh", batch_bytes=self.random.choice((400, 3000)),
             compresses=False, skips_refused=False, admit=self._admit, pause=self._pause, is_open=lambda: True,
             refused=self._refused, known=lambda queue: self.saved.get(link), keep=self._refused,
+            keeps_origins=self.outcome.shape != "lossy",
         )  # fmt: skip
         checkpoint = self.saved.setdefault(
             link, Checkpoint(BROKER, queue_id, 0, 0, echo_end=self._echo_end(source, target))
@@ -121,6 +124,7 @@ class Run:
                 if self.random.random() < 0.5:
                     self.saved[link] = copier.checkpoint
             self.check_offsets()
+            self.check_moves()
         elif kind == "time":
             self.clock.advance(self.random.choice((1.0, 40.0)))
         self.outcome.faults[kind] = self.outcome.faults.get(kind, 0) + 1
@@ -175,6 +179,7 @@ class Run:
                     if own != sorted(own):
                         self.outcome.problems.append(f"{cluster.name}/{number}: messages of {origin} out of order")
         self.check_offsets()
+        self.check_moves()
 
     def check_offsets(self) -> None:
         """A translated offset is the place of the first message from an offset on: of copies, and of echoes' originals.
@@ -200,6 +205,33 @@ class Run:
                 found = position.map.translate(offset)
                 if found != wanted:
                     self.outcome.problems.append(f"{source}>{target}/{number}: {offset} is {found}, not {wanted}")
+
+    def check_moves(self) -> None:
+        """A group goes on at the first message that it has not consumed, of those that were read, and skips none."""
+        keys = {(name, number): cluster.keys(number)
+                for name, cluster in self.clusters.items() for number in range(QUEUES)}  # fmt: skip
+        read: dict[tuple[str, int], list[Streams]] = {}
+        for (source, _, number), copier in self.copiers.values():
+            streams = copier.checkpoint.streams
+            if streams is not None:
+                read.setdefault((source, number), []).append(streams)
+        for queue, known in read.items():
+            if self.is_settled and max(streams.end for streams in known) < len(keys[queue]):
+                self.outcome.problems.append(f"{queue}: it was not read to its end")
+        for source, target in self.links:
+            for number in range(QUEUES):
+                for here, there in product(read.get((source, number), []), read.get((target, number), [])):
+                    self.check_move(keys[source, number], here, keys[target, number], there)
+
+    def check_move(self, keys: list[str], here: Streams, others: list[str], there: Streams) -> None:
+        end = len(keys)
+        for offset in {end, here.end, self.random.randint(0, end), self.random.randint(max(0, end - 5), end)}:
+            consumed = set(keys[: min(offset, here.end)])
+            wanted = next((place for place, key in enumerate(others[: there.end]) if key not in consumed), there.end)
+            found = moved([(here, offset)], there, self.clusters.keys(), 0)
+            self.outcome.moves += 1
+            if found != wanted:
+                self.outcome.problems.append(f"a group at {offset} of {keys} goes to {found}, not {wanted}: {others}")
 
 
 def play(seed: int, shape: str | None = None) -> Outcome:

@@ -11,7 +11,7 @@ def main() -> int:
     parser = options("tests.sim.replicate.soak", every=100)
     parser.add_argument("--shape", choices=list(SHAPES), help="otherwise each seed in one of them")
     arguments = parser.parse_args()
-    return play_all(arguments, lambda seed: play(seed, arguments.shape), ("messages",))
+    return play_all(arguments, lambda seed: play(seed, arguments.shape), ("messages", "moves"))
 
 
 if __name__ == "__main__":
