@@ -17,7 +17,7 @@ _MESH = [f"{source}>{target}" for source, target in permutations("abc", 2)], "fo
 _RING = ["a>b", "b>c", "c>a"], ""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def brokers() -> Iterator[dict[str, Broker]]:
     with Broker() as one, Broker() as two, Broker() as three:
         yield dict(zip("abc", (one, two, three), strict=True))

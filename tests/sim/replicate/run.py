@@ -152,7 +152,7 @@ class Run:
         for _ in range(20_000):
             await asyncio.sleep(0)
             if all(len(cluster.queues[number]) >= self.sent(number) for cluster in self.clusters.values()
-                   for number in range(QUEUES)):  # fmt: skip
+                   for number in range(QUEUES)) and not self.unread():  # fmt: skip
                 break
         await turns(self.random, 600)
 
@@ -180,6 +180,7 @@ class Run:
                         self.outcome.problems.append(f"{cluster.name}/{number}: messages of {origin} out of order")
         self.check_offsets()
         self.check_moves()
+        self.outcome.problems += [f"{queue}: it was not read to its end" for queue in self.unread()]
 
     def check_offsets(self) -> None:
         """A translated offset is the place of the first message from an offset on: of copies, and of echoes' originals.
@@ -206,18 +207,27 @@ class Run:
                 if found != wanted:
                     self.outcome.problems.append(f"{source}>{target}/{number}: {offset} is {found}, not {wanted}")
 
-    def check_moves(self) -> None:
-        """A group goes on at the first message that it has not consumed, of those that were read, and skips none."""
-        keys = {(name, number): cluster.keys(number)
-                for name, cluster in self.clusters.items() for number in range(QUEUES)}  # fmt: skip
+    def read(self) -> dict[tuple[str, int], list[Streams]]:
+        """What copiers have read of each queue."""
         read: dict[tuple[str, int], list[Streams]] = {}
         for (source, _, number), copier in self.copiers.values():
             streams = copier.checkpoint.streams
             if streams is not None:
                 read.setdefault((source, number), []).append(streams)
-        for queue, known in read.items():
-            if self.is_settled and max(streams.end for streams in known) < len(keys[queue]):
-                self.outcome.problems.append(f"{queue}: it was not read to its end")
+        return read
+
+    def unread(self) -> list[tuple[str, int]]:
+        """The queues that no copier has read to their end."""
+        return [
+            (name, number) for (name, number), known in self.read().items()
+            if max(streams.end for streams in known) < len(self.clusters[name].queues[number])
+        ]  # fmt: skip
+
+    def check_moves(self) -> None:
+        """A group goes on at the first message that it has not consumed, of those that were read, and skips none."""
+        keys = {(name, number): cluster.keys(number)
+                for name, cluster in self.clusters.items() for number in range(QUEUES)}  # fmt: skip
+        read = self.read()
         for source, target in self.links:
             for number in range(QUEUES):
                 for here, there in product(read.get((source, number), []), read.get((target, number), [])):

@@ -22,4 +22,4 @@ def test_each_message_is_in_each_cluster_once_and_in_order(shape: str) -> None:
         assert not outcome.problems, outcome.report()
     assert sum(outcome.faults.get("twin", 0) for outcome in outcomes)
     assert sum(outcome.faults.get("answer lost", 0) for outcome in outcomes)
-    assert shape == "lossy" or all(outcome.moves > 100 for outcome in outcomes)
+    assert shape == "lossy" or sum(outcome.moves for outcome in outcomes) > 100
