@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from sprocket.common.errors import DiskFailed, DiskFull, NoDescriptor, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.figures import Declared
 from sprocket.common.logs.peer_lines import peer_lines
@@ -282,11 +282,10 @@ class MessageStore:
         except DiskFailed as error:
             self.confirmation.fail(error)
             raise
-        except DiskFull as error:
+        except StoreError as error:
             self.statistics.put_failed(count)
-            raise pressure.no_space(error, count) from error
-        except StoreError:
-            self.statistics.put_failed(count)
+            if isinstance(error, DiskFull) and not isinstance(error, NoDescriptor):
+                raise pressure.no_space(error, count) from error
             raise
         confirmation.appended(batch)
         self.statistics.put(batch.message_count, batch.size_bytes, clock.monotonic() - started)

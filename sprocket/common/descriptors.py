@@ -18,6 +18,8 @@ _OWN: Final = 16
 _MIN_KEPT: Final = 48
 # Share of the descriptors that must become free before connections are accepted again.
 _SLACK: Final = 64
+# Max descriptors that are kept open for files (`sprocket.common.spare_descriptors`).
+_MAX_SPARE: Final = 64
 # The loop accepts all waiting connections before it refuses the first, on each of a process's listeners.
 _BURST: Final = 3
 _MIN_BURST: Final = 16
@@ -41,6 +43,11 @@ class DescriptorReserve:
     def burst(self) -> int:
         """Maximum number of connections that a listener may accept before it can refuse one: its backlog."""
         return max(_MIN_BURST, self._kept // _BURST)
+
+    @property
+    def spare(self) -> int:
+        """Number of descriptors that the process keeps open for files, while connections may take all others."""
+        return _MAX_SPARE if self._is_endless else min(_MAX_SPARE, self._soft // _OWN)
 
     @property
     def room(self) -> int | None:

@@ -73,6 +73,12 @@ class DiskFull(StoreError):
     refusal_reason = Reason.DISK_FULL
 
 
+class NoDescriptor(DiskFull):
+    """No descriptor is left to open a file with.  Nothing is damaged: as with a full disk, it is tried again later."""
+
+    refusal_reason = Reason.STORE_UNAVAILABLE
+
+
 class StoreBusy(StoreError):
     """Refused before anything was written, because too much waits already; the message says when to retry."""
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Final, Protocol, TextIO
 
 from sprocket.common import failpoints
+from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError, InvariantError, RestartNeeded, SprocketError, StoreError
 from sprocket.common.free_memory import trim
 from sprocket.common.logs.line_format import timed_formatter
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.spare_descriptors import spare_descriptors
 from sprocket_cli import exit_codes
 from sprocket_cli.processes.stop_signals import STOPPING, stays_ignored
 from sprocket_cli.server.long_lived import LongLived
@@ -66,6 +68,7 @@ class Process:
         import uvloop
 
         raise_open_files_limit()
+        spare_descriptors.keep(DescriptorReserve().spare)
         try:
             failpoints.arm(os.environ.get(failpoints.VARIABLE))
             return uvloop.run(self._run(factories, announce))
@@ -89,7 +92,7 @@ class Process:
                 server = factory()
                 started.append(server)
                 await server.start()
-            tasks.append(self._loop.create_task(_look_at(LongLived())))
+            tasks.append(self._loop.create_task(_look_at(LongLived(), DescriptorReserve().spare)))
             # What was read to start is not needed any more: with 100,000 lite topics that is 20 MB.
             await asyncio.to_thread(trim)
             _say(announce(), sys.stdout)
@@ -134,10 +137,11 @@ async def _tell_left_out() -> None:
         peer_lines.flush()
 
 
-async def _look_at(objects: LongLived) -> None:
+async def _look_at(objects: LongLived, spare: int) -> None:
     while True:
         await asyncio.sleep(_LONG_LIVED_S)
         objects.look()
+        spare_descriptors.keep(spare)
 
 
 def _say(line: str, stream: TextIO) -> None:

@@ -13,16 +13,19 @@ import errno
 import os
 import shutil
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.atomic_file import sync_directory
+from sprocket.common.files.disk_errors import as_store_error
 from sprocket.common.files.regular_file import open_regular, open_sized, read_regular
+from sprocket.common.spare_descriptors import spare_descriptors
 from store.disk.file_system_sync import can_sync_file_systems, sync_file_system
 from store.disk.new_directories import NewDirectories, holders_of_missing
-from store.disk.real_file import Content, RealFile, as_store_error
+from store.disk.real_file import Content, RealFile
 from store.disk.store_lock import take_lock
 
 __all__ = ["Content", "Disk", "DiskFile", "DiskLock", "RealDisk", "RealFile"]
@@ -174,7 +177,8 @@ class RealDisk:
         try:
             _CREATE()
             self._new_directories.make(path.parent)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            descriptor = spare_descriptors.use(lambda: os.open(path, flags, 0o644))
             _BEFORE_ALLOCATE()
             _extend(descriptor, size_bytes, preallocate)
         except OSError as error:
@@ -208,7 +212,7 @@ class RealDisk:
 
     def names(self, directory: Path) -> list[str]:
         try:
-            return sorted(entry.name for entry in directory.iterdir())
+            return sorted(entry.name for entry in spare_descriptors.use(lambda: list(directory.iterdir())))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -216,7 +220,7 @@ class RealDisk:
 
     def entries(self, directory: Path, skipped: Container[str] = ()) -> list[tuple[str, int | None]]:
         try:
-            with os.scandir(directory) as found:
+            with spare_descriptors.use(lambda: os.scandir(directory)) as found:
                 sizes = dict(_sizes(entry for entry in found if entry.name not in skipped))
             # Python keeps 2,000 tuples that are freed for later ones.  Sorting tuples would scatter those over memory.
             return [(name, sizes[name]) for name in sorted(sizes)]
@@ -322,7 +326,7 @@ class RealDisk:
 
     def remove_tree(self, directory: Path) -> None:
         try:
-            shutil.rmtree(directory)
+            spare_descriptors.use(lambda: shutil.rmtree(directory))
             sync_directory(directory.parent)
         except FileNotFoundError:
             return
@@ -364,7 +368,7 @@ def _open_above(path: Path, device: int) -> int:
     """Open the nearest existing directory above `path` on `device`; return -1 if none can be opened."""
     for directory in path.parents:
         with contextlib.suppress(OSError):
-            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = spare_descriptors.use(partial(os.open, directory, os.O_RDONLY | os.O_CLOEXEC))
             if os.fstat(descriptor).st_dev == device:
                 return descriptor
             os.close(descriptor)

@@ -1,21 +1,22 @@
 """One open file of the operating system; `store.disk.disk` gives the facts behind its design."""
 
 import contextlib
-import errno
 import mmap
 import os
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from sprocket.common.errors import DiskFailed, DiskFull, StoreError
+from sprocket.common.errors import DiskFailed
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.atomic_file import sync_directory
+from sprocket.common.files.disk_errors import as_store_error
+from sprocket.common.spare_descriptors import NO_DESCRIPTOR, spare_descriptors
 from store.disk.file_extents import content_end
+from store.disk.file_system_sync import can_sync_file_systems, sync_file_system
 from store.disk.new_directories import NewDirectories
 from store.disk.page_cache import cached_pages
 
 Content: TypeAlias = bytes | bytearray | memoryview
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _WRITE: Final = failpoint("disk.write", takes_error=True)
 _SYNC: Final = failpoint("disk.sync", takes_error=True)
 _BEFORE_DIRECTORY_SYNC: Final = failpoint("disk.before_directory_sync", takes_error=True)
@@ -52,7 +53,10 @@ class RealFile:
         return view
 
     def _mapped(self) -> memoryview:
-        return memoryview(mmap.mmap(self._descriptor, self.size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+        descriptor, size_bytes = self._descriptor, self.size_bytes
+        return memoryview(
+            spare_descriptors.use(lambda: mmap.mmap(descriptor, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+        )
 
     def read_ahead(self, enabled: bool) -> None:
         self._reads_ahead = enabled
@@ -91,14 +95,23 @@ class RealFile:
                 _BEFORE_DIRECTORY_SYNC()
                 # Another file may have created these directories, and may not be synced yet.
                 unsynced = self._new_directories.above(self.path)
-                for directory in {self.path.parent, *unsynced}:
-                    with contextlib.suppress(FileNotFoundError):  # removed, and this file with it
-                        sync_directory(directory)
+                self._sync_names({self.path.parent, *unsynced})
                 self._new_directories.synced(unsynced)
                 self._is_new = False
         except OSError as error:
             # Whatever the cause, the kernel may have marked the failed pages clean: never retry.
             raise DiskFailed(f"sync {self.path}: {error}") from error
+
+    def _sync_names(self, directories: set[Path]) -> None:
+        """Sync directories, without a descriptor if there is none: what was written is safe and must stay so."""
+        try:
+            for directory in directories:
+                with contextlib.suppress(FileNotFoundError):  # removed, and this file with it
+                    sync_directory(directory)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR or not can_sync_file_systems():
+                raise
+            sync_file_system(self._descriptor)
 
     @property
     def device(self) -> int:
@@ -132,9 +145,3 @@ def _advise(view: memoryview, advice: int) -> None:
     # If the system refuses the advice, the content is the same.
     with contextlib.suppress(OSError):
         mapping.madvise(advice)
-
-
-def as_store_error(error: OSError, action: str, path: Path) -> StoreError:
-    """Return the store's error for an `error` that occurred in `action` on `path`."""
-    kind = DiskFull if error.errno in _FULL else DiskFailed
-    return kind(f"{action} {path}: {error.strerror or error}")

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
+from sprocket.common.files.disk_errors import as_store_error
 from sprocket.common.files.regular_file import open_regular
 from store.compaction.manifest import Part
-from store.disk.real_file import as_store_error
 from store.tier.compression import compress, decompress
 from store.tier.manifest import CompactedEntry
 from store.tier.object_store import Damaged, ObjectStore

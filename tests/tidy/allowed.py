@@ -16,6 +16,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     # sprocket.common
     ("sprocket/common/clock.py", "clock"): "the seam itself: SystemClock",
     ("sprocket/common/files/regular_file.py", "disk"): "edge: opens what others name, if it is a regular file",
+    ("sprocket/common/spare_descriptors.py", "disk"): "edge: opens nothing, so that others can be opened later",
     ("sprocket/common/files/atomic_file.py", "disk"): "edge: small files that are replaced whole",
     ("sprocket/common/failpoints.py", "clock"): "the action `pause` of a failpoint; tests only",
     ("sprocket/common/config/configuration.py", "disk"): "edge: `load` reads the file that the operator names",

@@ -6,6 +6,7 @@ from typing import Final
 
 from sprocket.common.failpoints import failpoint
 from sprocket.common.files.regular_file import open_regular, read_regular
+from sprocket.common.spare_descriptors import spare_descriptors
 
 _AFTER_TEMPORARY: Final = failpoint("atomic_file.after_temporary", takes_error=True)
 _AFTER_BACKUP: Final = failpoint("atomic_file.after_backup", takes_error=True)
@@ -103,7 +104,7 @@ def sync_directory(path: Path) -> None:
     """Make the names in a directory durable: a rename or a creation before this survives a power cut."""
     if not hasattr(os, "O_DIRECTORY"):
         return  # Windows, which runs clients alone, opens no directory
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = spare_descriptors.use(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY))
     try:
         os.fsync(descriptor)
     finally:

@@ -3,14 +3,14 @@
 Source: RocketMQ 5.3.3, `ConfigManager.load`, `MixAll.string2File`.
 """
 
-import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from sprocket.common.errors import DiskFailed, DiskFull, ProtocolError, StoreError
+from sprocket.common.errors import DiskFailed, ProtocolError, StoreError
 from sprocket.common.files.atomic_file import read_file_or_backup, replace_file
+from sprocket.common.files.disk_errors import as_store_error
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +80,7 @@ class ConfigFile:
         try:
             replace_file(self.path, content, self._mode)
         except OSError as error:
-            detail = f"write {self.path}: {error.strerror or error}"
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DiskFull(detail) from error
-            failure = DiskFailed(detail)
-            self._failed(failure)
+            failure = as_store_error(error, "write", self.path)
+            if isinstance(failure, DiskFailed):
+                self._failed(failure)
             raise failure from error

@@ -10,6 +10,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from sprocket.common.spare_descriptors import spare_descriptors
+
 # Of tables and other files that are read as a whole; the largest real ones have some 100 MiB.
 MAX_READ_BYTES: Final = 1024 * 1024 * 1024
 # Windows has no FIFOs among its files, opens them as text unless told otherwise, and its children inherit none.
@@ -26,7 +28,7 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) 
 
 def open_sized(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) -> tuple[int, int]:
     """Open as `open_regular`; return descriptor and size, bytes."""
-    descriptor = os.open(path, flags | _NEVER_WAITS, mode)
+    descriptor = spare_descriptors.use(lambda: os.open(path, flags | _NEVER_WAITS, mode))
     status = os.fstat(descriptor)
     kind = status.st_mode
     if stat.S_ISREG(kind):

@@ -41,6 +41,12 @@ async def send(client: RemotingClient, address: str, number: int) -> None:
     assert response.code == ResponseCode.SUCCESS, response.remark
 
 
+async def send_many(client: RemotingClient, address: str) -> None:
+    """New segments and queues need descriptors."""
+    for number in range(60):
+        await send(client, address, number)
+
+
 async def connect(address: str, count: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     host, port = address.split(":")
     return [await asyncio.open_connection(host, int(port)) for _ in range(count)]
@@ -56,8 +62,7 @@ async def test_more_connections_than_descriptors(tmp_path: Path, few_descriptors
         descriptors = open_descriptors(broker.pid)
         assert descriptors < LIMIT - 40
         # Files are created, mapped and synced meanwhile; earlier connections are served.
-        for number in range(60):
-            await send(client, broker.address, number)
+        await send_many(client, broker.address)
         broker.check()
         newcomer = RemotingClient()
         with pytest.raises((ConnectionLost, ConnectFailed, RemotingTimeout)):
@@ -113,14 +118,14 @@ async def test_half_requests_at_every_page_of_a_process_end_nothing(tmp_path: Pa
         ]
         assert len(pages) == 2
         await send(client, facts["address"], 0)
+        sending = asyncio.create_task(send_many(client, facts["address"]))
         for port in (facts["dashboardPort"], *pages, facts["haListenPort"], facts["port"]):
             opened = [asyncio.open_connection("127.0.0.1", port) for _ in range(LIMIT)]
             for _, writer in await asyncio.gather(*opened):
                 writer.write(HALF)
                 strangers.append(writer)
-        # New segments and queues need descriptors.
-        for number in range(60):
-            await send(client, facts["address"], number)
+        await sending
+        await send_many(client, facts["address"])
         assert process.poll() is None, log.read_text()[-4000:]
     finally:
         await client.close()
