@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -47,21 +48,16 @@ class HoldResult(Enum):
     NOT_HELD = auto()  # the client does not want to wait, or the broker stops
 
 
-class HeldPop:
+class HeldPop(msgspec.Struct, eq=False, gc=False):
     """One held pop; `matches` is None if every message matches."""
 
-    __slots__ = ("__weakref__", "channel_id", "deadline", "group", "matches", "number", "queue_id", "request")
-
-    def __init__(
-        self, request: Request[Any], group: "_Group", queue_id: int, matches: PullFilter | None, deadline: float
-    ) -> None:
-        self.request: Request[Any] | None = request  # None once it is answered or dropped
-        self.channel_id: int = request.channel.id
-        self.group = group
-        self.queue_id = queue_id
-        self.matches = matches
-        self.deadline = deadline
-        self.number = 0
+    request: Request[Any] | None
+    channel_id: int
+    group: "_Group"
+    queue_id: int
+    matches: PullFilter | None
+    deadline: float
+    number: int
 
 
 # Deadline, number, pop.
@@ -163,7 +159,7 @@ class HeldPops:
         if held is None:
             held = self._add_group(topic, group)
         deadline = self._clock.monotonic() + (left_ms - MARGIN_MS) / 1000
-        self._add(HeldPop(request, held, queue_id, matches, deadline))
+        self._add(HeldPop(request, request.channel.id, held, queue_id, matches, deadline, next(self._numbers)))
         return HoldResult.HELD
 
     def _open_count(self, queue: Sequence[_Entry]) -> int:
@@ -179,7 +175,6 @@ class HeldPops:
         return held
 
     def _add(self, pop: HeldPop) -> None:
-        pop.number = next(self._numbers)
         entry = (pop.deadline, pop.number, pop)
         queue = pop.group.queues.get(pop.queue_id)
         if queue is None:

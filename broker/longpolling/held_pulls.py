@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -59,28 +60,16 @@ def codes_of(store: QueueEnds, topic: str, queue_id: int, first_offset: int, end
     return codes
 
 
-class HeldPull:
+class HeldPull(msgspec.Struct, eq=False, gc=False):
     """One held pull from `offset` on; `matches` is None if every message matches."""
 
-    __slots__ = ("__weakref__", "answer", "channel_id", "deadline", "key", "matches", "offset", "request")
-
-    def __init__(
-        self,
-        request: Request[Any],
-        topic: str,
-        queue_id: int,
-        offset: int,
-        matches: PullFilter | None,
-        deadline: float,
-        answer: AnswerPull,
-    ) -> None:
-        self.answer = answer
-        self.request: Request[Any] | None = request  # None once it is answered or dropped
-        self.channel_id: int = request.channel.id
-        self.key = (topic, queue_id)
-        self.offset = offset
-        self.matches = matches
-        self.deadline = deadline
+    request: Request[Any] | None
+    channel_id: int
+    key: tuple[str, int]  # topic and queue
+    offset: int
+    matches: PullFilter | None
+    deadline: float
+    answer: AnswerPull
 
 
 class HeldPulls:
@@ -116,7 +105,7 @@ class HeldPulls:
         if self._table.count(request.channel.id) >= MAX_HELD_PER_CHANNEL:
             return False
         deadline = self._clock.monotonic() + timeout_s
-        pull = HeldPull(request, topic, queue_id, offset, matches, deadline, answer)
+        pull = HeldPull(request, request.channel.id, (topic, queue_id), offset, matches, deadline, answer)
         self._by_queue.setdefault(pull.key, {})[pull] = None
         self._table.add(pull)
         return True

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.held_table import HeldTable
 from sprocket.common.clock import Clock
@@ -13,16 +15,11 @@ Answer: TypeAlias = Callable[[Request[Any]], None]
 _MAX_HELD: Final = 100_000
 
 
-class _HeldRequest:
-    """Held request; `request` is None once it is answered or dropped."""
-
-    __slots__ = ("answer", "channel_id", "deadline", "request")
-
-    def __init__(self, request: Request[Any], deadline: float, answer: Answer) -> None:
-        self.answer = answer
-        self.request: Request[Any] | None = request
-        self.channel_id: int = request.channel.id
-        self.deadline = deadline
+class _HeldRequest(msgspec.Struct, eq=False, gc=False):
+    request: Request[Any] | None
+    channel_id: int
+    deadline: float
+    answer: Answer
 
 
 class HeldRequests:
@@ -41,7 +38,7 @@ class HeldRequests:
         """Call `answer` with the request after some seconds; return False if too many are held."""
         if self._table.is_full(self._max_held):
             return False
-        self._table.add(_HeldRequest(request, self._clock.monotonic() + seconds, answer))
+        self._table.add(_HeldRequest(request, request.channel.id, self._clock.monotonic() + seconds, answer))
         return True
 
     def answer_soon(self) -> None:

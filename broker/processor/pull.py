@@ -145,6 +145,8 @@ class PullProcessor:
         quotas: QuotaReads | None = None,
         tier: TieredReads | None = None,
     ) -> None:
+        # Answers a held pull with what there is now.  One object for all, because each would live as long as its pull.
+        self.answer_held: Final[AnswerPull] = partial(self._serve_again, False)
         self._tier = tier  # None: all messages are in the store
         self._quotas = quotas  # None: pulls have no quotas
         self._config = config
@@ -184,10 +186,6 @@ class PullProcessor:
         """Answer a pull, or hold it."""
         return self.serve(request, None, may_hold=True)
 
-    def answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
-        """Answer a held pull with what there is now.  Never raises, because other pulls are answered after it."""
-        self._serve_again(False, request)
-
     # Quotas
 
     def _admits(
@@ -208,7 +206,7 @@ class PullProcessor:
         return verdict is Verdict.SERVE
 
     def _serve_again(self, may_hold: bool, request: Request[PullMessageRequestHeader]) -> None:
-        """Serve a pull that was held.  Never raises."""
+        """Serve a pull that was held.  Never raises, because other pulls are answered after it."""
         try:
             response = self.serve(request, None, may_hold=may_hold)
         except Exception as error:

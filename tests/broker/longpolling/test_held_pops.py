@@ -12,10 +12,10 @@ import pytest
 
 from broker.config.live_config import LiveConfig
 from broker.filter.subscription_filter import TagFilter
-from broker.longpolling import held_pops
 from broker.longpolling.held_pops import HeldPops, HoldResult
 from sprocket.remoting.command import Request
 from store.queue.record_filter import RecordFilter
+from tests.broker.longpolling.test_held_pulls import Sevens
 from tests.broker.loop_timer import ManualTimers
 from tests.broker.rig import broker_config, store_config
 from tests.clock import ManualClock
@@ -370,10 +370,11 @@ def test_all_held_pops_share_one_timer_and_nothing_is_left_behind() -> None:
 def test_answered_pops_are_not_kept_until_their_time_would_be_up() -> None:
     rig = Rig()
     rig.hold(0, queue_id=1)
-    alive = weakref.WeakSet[held_pops.HeldPop]()
+    alive = weakref.WeakSet[TagFilter]()
     for opaque in range(10_000):
-        rig.hold(opaque)
-        alive.add(rig.pops._groups["T", GROUP].queues[-1][0][2])
+        matches = Sevens()
+        alive.add(matches)
+        rig.hold(opaque, matches=matches)
         rig.arrive(7)
     assert len(rig.pops) == 1
     assert len(alive) < 3000

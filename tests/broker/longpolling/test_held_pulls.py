@@ -1,5 +1,6 @@
 """Held pulls: which message wakes which pull, and when."""
 
+import gc
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -41,6 +42,13 @@ class Queues:
         """A message's record is its tags code in one byte."""
         records = (bytes([code]) for code in self.codes[topic, queue_id][first_offset:end_offset])
         return any(wants.matches(record) for record in records)
+
+
+class Sevens(TagFilter):
+    """A filter of one pull, to which a test may refer without keeping it."""
+
+    def __init__(self) -> None:
+        super().__init__([7])
 
 
 class Held:
@@ -198,10 +206,11 @@ def test_all_held_pulls_share_one_timer_and_none_is_left_behind() -> None:
 def test_answered_pulls_are_not_kept_until_their_time_would_be_up() -> None:
     held = Held()
     held.hold(0, queue_id=1, timeout_s=10)
-    alive = weakref.WeakSet[long_polling.HeldPull]()
+    alive = weakref.WeakSet[TagFilter]()
     for opaque in range(20_000):
-        held.hold(opaque, offset=opaque)
-        alive.update(held.pulls._by_queue["T", 0])
+        matches = Sevens()
+        alive.add(matches)
+        held.hold(opaque, offset=opaque, matches=matches)
         held.arrive(7)
     assert len(held.pulls) == 1
     assert len(alive) < 5000
@@ -235,6 +244,21 @@ def test_a_pull_that_is_held_again_while_it_is_answered_stays() -> None:
     held.hold(2)
     held.arrive(7)
     assert len(held.pulls) == 2
+
+
+def test_the_garbage_collector_follows_no_held_pull() -> None:
+    """A full collection among 60,000 held pulls would hold the loop for 100 ms."""
+    held = Held()
+    request: Request[Any] = Request(code=11)
+    request.channel = Channel(1)
+    answer = held.answer
+    held.hold(0)
+    gc.collect()
+    before = len(gc.get_objects())
+    for queue_id in range(1, 1001):
+        assert held.pulls.hold(request, "T", queue_id, 0, None, 15.0, answer)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
 
 
 def test_everything_can_be_woken_at_once() -> None:
