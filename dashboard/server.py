@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import secrets
+from typing import Final
 
 from aiohttp import web
 
 from dashboard.access import Access
 from dashboard.application import Pages
-from dashboard.connections import MAX_CONNECTIONS, Connections
 from dashboard.page import PageRoute
 from dashboard.pages import (
     accounts,
@@ -31,6 +31,7 @@ from dashboard.settings import DashboardSettings
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.at_once import AtOnce
 from sprocket.common.clock import Clock
+from sprocket.metrics.http_connections import HttpConnections
 from sprocket.remoting.listening import CannotListen, bound, serve
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,12 @@ ROUTES: tuple[PageRoute, ...] = (
     *replication.ROUTES,
 )
 _STOP_LIMIT_S = 5.0
+# One browser opens six.
+_MAX_CONNECTIONS: Final = 512
+# Limits on the head of a request, on its answer, and on the time until the next one.
+_HEAD_LIMIT_S: Final = 10.0
+_ANSWER_LIMIT_S: Final = 60.0
+_IDLE_S: Final = 30.0
 
 
 class Dashboard:
@@ -72,13 +79,15 @@ class Dashboard:
         self._sampler = Sampler(
             self._own, history, at_once, clock, interval_s=settings.sample_interval_s, sleep=asyncio.sleep
         )
-        self._connections = Connections()
+        self._connections = HttpConnections(_MAX_CONNECTIONS, _HEAD_LIMIT_S, _ANSWER_LIMIT_S)
         self._server: asyncio.Server | None = None
         pages = Pages(
             settings, self.access, at_once, history, clock, ROUTES, new_id=_new_id, key=secrets.token_bytes(32),
             on_request=self._connections.arrived,
         )  # fmt: skip
-        self._runner = web.AppRunner(pages.application(), access_log=None, shutdown_timeout=_STOP_LIMIT_S)
+        self._runner = web.AppRunner(
+            pages.application(), access_log=None, shutdown_timeout=_STOP_LIMIT_S, keepalive_timeout=_IDLE_S
+        )
 
     @property
     def port(self) -> int:
@@ -102,12 +111,11 @@ class Dashboard:
         assert make is not None, "setup makes it"
         try:
             self._server = await bound(
-                lambda: connections.protocol(make), self.settings.host, self.settings.port, backlog=MAX_CONNECTIONS
+                lambda: connections.protocol(make), self.settings.host, self.settings.port, backlog=_MAX_CONNECTIONS
             )
             await serve(self._server)
         except OSError as error:
             raise CannotListen(self.settings.host, self.settings.port, error, "--port") from None
-        connections.start(asyncio.sleep)
         self._sampling = asyncio.get_running_loop().create_task(self._sampler.run())
         if not self.settings.is_local and not await self.access.needs_login():
             logger.warning(
@@ -123,7 +131,6 @@ class Dashboard:
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
-        await self._connections.stop()
         await self.access.stop()
         await self._own.__aexit__(None, None, None)
         await asyncio.gather(*self._closing, return_exceptions=True)

@@ -15,14 +15,15 @@ from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
 from sprocket.common.everywhere import EVERYWHERE
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.metrics.http_connections import HttpConnections
 
 logger = logging.getLogger(__name__)
 
 _MAX_HEAD_BYTES: Final = 16 * 1024
 _MAX_CONNECTIONS: Final = 64
-# Limits on the head of a request, and on the request with its response.
+# Limits on the head of a request, and on its response.
 _HEAD_LIMIT_S: Final = 5.0
-_LIMIT_S: Final = 30.0
+_ANSWER_LIMIT_S: Final = 30.0
 _PATHS: Final = (b"/", b"/metrics")
 _HEALTH: Final = b"/-/healthy"
 
@@ -48,8 +49,7 @@ class HttpServer(ABC):
         self._requested_port = port
         self._keys = keys
         self._server: asyncio.Server | None = None
-        self._descriptors = DescriptorReserve()
-        self._open = 0
+        self._connections = HttpConnections(_MAX_CONNECTIONS, _HEAD_LIMIT_S, _ANSWER_LIMIT_S)
 
     @property
     def port(self) -> int:
@@ -61,9 +61,9 @@ class HttpServer(ABC):
     async def bind(self) -> None:
         """Bind the port without serving it.  Raises ConfigError."""
         try:
-            self._server = await asyncio.start_server(
-                self._serve, self._host, self._requested_port, limit=_MAX_HEAD_BYTES, start_serving=False,
-                backlog=min(_MAX_CONNECTIONS, self._descriptors.burst),
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: self._connections.protocol(self._reader), self._host, self._requested_port,
+                start_serving=False, backlog=min(_MAX_CONNECTIONS, DescriptorReserve().burst),
             )  # fmt: skip
         except OSError as error:
             raise ConfigError(
@@ -84,20 +84,19 @@ class HttpServer(ABC):
         if self._server is not None:
             self._server.close()
 
+    def _reader(self) -> asyncio.Protocol:
+        loop = asyncio.get_running_loop()
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(_MAX_HEAD_BYTES, loop), self._serve, loop)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
         try:
-            descriptor = writer.get_extra_info("socket").fileno()
-            if self._open <= _MAX_CONNECTIONS and self._descriptors.has_room(descriptor):
-                async with asyncio.timeout(_LIMIT_S):
-                    async with asyncio.timeout(_HEAD_LIMIT_S):
-                        head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(await self._response(head))
-                    await writer.drain()
+            head = await reader.readuntil(b"\r\n\r\n")
+            self._connections.arrived(writer.transport)
+            async with asyncio.timeout(_ANSWER_LIMIT_S):
+                writer.write(await self._response(head))
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the peer is gone, too slow, or speaks no HTTP
         finally:
-            self._open -= 1
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()

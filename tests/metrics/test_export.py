@@ -106,6 +106,14 @@ async def test_bad_requests_end_their_connection(request_head: bytes, status: by
         assert b"200 OK" in await ask(export.port, b"GET /metrics HTTP/1.1\r\n\r\n")
 
 
+async def test_silent_connections_keep_nobody_out() -> None:
+    async with exporting(_PROM, Counted().registry()) as export:
+        silent = [await asyncio.open_connection("127.0.0.1", export.port) for _ in range(200)]
+        assert b"200 OK" in await ask(export.port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        for _, writer in silent:
+            writer.close()
+
+
 async def test_metric_that_cannot_be_read() -> None:
     def fail() -> int:
         raise ValueError("no such file")

@@ -1,0 +1,22 @@
+"""Visitors of the dashboard that begin a request and never end it."""
+
+import asyncio
+
+from sprocket.testing import Broker
+from tests.dashboard.rig import running
+
+HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Never-Ends: "
+# More than it has places for.
+STRANGERS = 600
+
+
+async def test_half_requests_leave_the_dashboard_to_others(broker: Broker) -> None:
+    async with running(broker.namesrv) as (dashboard, visitor):
+        writers = []
+        for _ in range(STRANGERS):
+            _, writer = await asyncio.open_connection("127.0.0.1", dashboard.port)
+            writer.write(HALF)
+            writers.append(writer)
+        assert (await visitor.get("/")).status == 200
+        for writer in writers:
+            writer.close()

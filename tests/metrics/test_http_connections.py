@@ -1,0 +1,96 @@
+"""Connections that begin a request and never end it, that never read the answer, and more than there are places for."""
+
+import asyncio
+
+from sprocket.metrics.http_connections import HttpConnections
+from tests.waiting import until
+
+# More than the sockets of both ends hold.
+ENDLESS = bytes(64 << 20)
+HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Never-Ends: "
+
+
+class Served(asyncio.Protocol):
+    """What a server is to the table: answers each line, and tells the table that a request arrived."""
+
+    def __init__(self, table: HttpConnections) -> None:
+        self._table = table
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if data.endswith(b"\n"):
+            self._table.arrived(self._transport)
+            self._transport.write(ENDLESS if data == b"endless\n" else b"served\n")
+
+
+async def serving(table: HttpConnections) -> tuple[asyncio.Server, int]:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: table.protocol(lambda: Served(table)), "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        return not await reader.read()
+    except ConnectionError:
+        return True
+
+
+async def test_a_request_that_never_ends_is_closed_at_its_deadline_and_no_other() -> None:
+    table = HttpConnections(8, head_limit_s=1, answer_limit_s=600)
+    server, port = await serving(table)
+    half, half_writer = await connect(port)
+    silent, silent_writer = await connect(port)
+    whole, whole_writer = await connect(port)
+    half_writer.write(HALF)
+    whole_writer.write(b"whole\n")
+    assert await whole.readline() == b"served\n"
+    assert await ended(half) and await ended(silent)
+    # A second request on a connection that was served has a deadline of its own.
+    whole_writer.write(b"again\n")
+    assert await whole.readline() == b"served\n"
+    whole_writer.write(HALF)
+    assert await ended(whole)
+    await until(lambda: len(table) == 0)
+    for writer in (half_writer, silent_writer, whole_writer):
+        writer.close()
+    server.close()
+
+
+async def test_who_never_reads_the_answer_is_closed_at_its_deadline() -> None:
+    table = HttpConnections(8, head_limit_s=600, answer_limit_s=1)
+    server, port = await serving(table)
+    _, writer = await connect(port)
+    writer.transport.pause_reading()  # type: ignore[attr-defined] # a socket's
+    writer.write(b"endless\n")
+    await until(lambda: len(table) == 1)
+    await until(lambda: len(table) == 0)
+    writer.transport.abort()
+    server.close()
+
+
+async def test_one_more_connection_takes_the_place_of_the_oldest_without_a_request() -> None:
+    table = HttpConnections(2, head_limit_s=600, answer_limit_s=600)
+    server, port = await serving(table)
+    first, first_writer = await connect(port)
+    first_writer.write(b"whole\n")
+    assert await first.readline() == b"served\n"
+    second, second_writer = await connect(port)
+    await until(lambda: len(table) == 2)
+    third, third_writer = await connect(port)
+    assert await ended(second)
+    third_writer.write(b"whole\n")
+    assert await third.readline() == b"served\n"
+    fourth, fourth_writer = await connect(port)
+    assert await ended(fourth)
+    assert len(table) == 2
+    for writer in (first_writer, second_writer, third_writer, fourth_writer):
+        writer.close()
+    server.close()
