@@ -49,6 +49,31 @@ def test_no_more_wait_than_may() -> None:
     assert (rig.ids.is_ready, rig.outcomes) == (False, [])
 
 
+def test_those_that_waited_go_on_in_several_turns_before_any_that_came_meanwhile() -> None:
+    rig = Rig()
+    for number in range(100):
+        rig.hold(number)
+    while not rig.outcomes:
+        rig.timers.turn()
+    assert 0 < len(rig.outcomes) < 100 and not rig.ids.is_ready
+    rig.hold(100)
+    while rig.timers.pending:
+        before = len(rig.outcomes)
+        rig.timers.turn()
+        assert len(rig.outcomes) < before + 50
+    assert rig.outcomes == [(number, None) for number in range(101)]
+    assert rig.ids.is_ready
+
+
+def test_a_send_that_goes_on_finds_the_window_complete() -> None:
+    rig = Rig()
+    found: list[bool] = []
+    for _ in range(2):
+        rig.ids.hold(lambda error: found.append(rig.ids.is_ready))
+    rig.timers.advance(0)
+    assert found == [True, True]
+
+
 def test_a_stop_refuses_those_that_wait_and_those_that_come() -> None:
     rig = Rig()
     rig.hold(1)
