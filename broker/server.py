@@ -394,7 +394,7 @@ class Broker:
         await self.export.stop()
         await term.leave(stays_registered=False)
         await process.client.close()
-        term.stop_services()
+        await term.stop_services()
         for service in reversed(process.services):
             service.stop()
         for work in self._lasting_work:

@@ -9,9 +9,11 @@ The broker calls, in this order:
 - `start`, when requests are served; the `periodic` work begins;
 - `take_over`, `activate` and `deactivate`, when this replica begins or ends to serve the group, see `broker.role`;
 - `configured`, when keys were updated;
-- `stop`, when no new work may begin, also after a failed start;
+- `answer_held` and then `stop`, when no new work may begin; `stop` also after a failed start;
 - `save`, when nothing runs any more, unless the disk has failed.
 """
+
+from collections.abc import Generator
 
 from broker.periodic import Periodic
 from sprocket.common.figures import Declared
@@ -66,8 +68,12 @@ class Service:
     def configured(self, changed: dict[str, str]) -> None:
         """Obey `changed` keys that it does not read each time; empty once the port is known."""
 
+    def answer_held(self) -> Generator[None, None, None]:
+        """Answer held requests in steps, between which others are served, and hold no more of them."""
+        yield from ()
+
     def stop(self) -> None:
-        """Start no new work; answer held requests."""
+        """Start no new work; answer the held requests that are left."""
 
     def save(self) -> None:
         """Write its changed files; the log is flushed.  Raises `StoreError`."""

@@ -16,6 +16,7 @@ from broker.parts import BrokerParts
 from broker.periodic import Periodic
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
+from sprocket.common.next_turn import in_turns
 from sprocket.common.pause_gc import pause_gc
 from store.message_store import MessageStore
 
@@ -114,10 +115,11 @@ class Term:
             await self.parts.registration.stop()
         await self.parts.core.client.close()
 
-    def stop_services(self) -> None:
-        """Let services begin no new work, and write the log to the disk."""
+    async def stop_services(self) -> None:
+        """Let services answer what they hold and begin no new work, and write the log to the disk."""
         self.parts.active_services.stop()
         for service in reversed(self.parts.services):
+            await in_turns(service.answer_held(), self.parts.core.clock.monotonic)
             service.stop()
         self.flush()
 
@@ -125,7 +127,7 @@ class Term:
         """Wait for the end of all work, and answer held pulls."""
         for work in self.periodic:
             await work.stop()
-        self.parts.pulls.held.wake_all()
+        await in_turns(self.parts.pulls.held.answer_all(), self.parts.core.clock.monotonic)
         self.parts.pulls.held.close()
         for table in self.parts.tables.awaited:
             await table.stop()
@@ -163,7 +165,7 @@ class Term:
         """
         await self.leave(stays_registered=True)
         await log_flushed(self._store)
-        self.stop_services()
+        await self.stop_services()
         await self.stop_work()
         self.parts.core.waits.close()
         self.flush()

@@ -8,6 +8,7 @@ beyond 10,000 held ones is never answered; here it gets its message at once.
 
 import asyncio
 import logging
+from collections.abc import Generator
 from typing import Final
 
 from broker.coldctr.cold_requests import ColdFlowProcessor
@@ -73,6 +74,9 @@ class ColdFlow(Service):
             Periodic("cold_flow", _ROUND_S, self._end_round),
             Periodic("cold_scan", lambda: config.store.timer_cold_data_check_interval_ms / 1000, self._scan),
         ]
+
+    def answer_held(self) -> Generator[None, None, None]:
+        return self.held.answer_all()
 
     def stop(self) -> None:
         self.held.close()

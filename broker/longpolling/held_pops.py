@@ -7,7 +7,7 @@ Source: RocketMQ 5.3.3, `PopLongPollingService`, `PopRequest`.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum, auto
 from functools import partial
 from itertools import count, islice
@@ -23,6 +23,7 @@ from broker.longpolling.held_pulls import Looks, PullFilter, QueueEnds, codes_of
 from broker.longpolling.held_table import HeldTable
 from broker.topic.retry_topics import retry_topic_v1, retry_topic_v2
 from sprocket.common.clock import Clock
+from sprocket.common.next_turn import at_once
 from sprocket.remoting.command import Request
 from store.flush.confirmation import Arrival
 from store.queue.record_filter import RecordFilter
@@ -229,15 +230,14 @@ class HeldPops:
         """Answer one pop of any queue, else of this queue: its order lock was released, and it has messages."""
         return self.wake(topic, group, ANY_QUEUE) or self.wake(topic, group, queue_id)
 
-    def wake_all(self) -> None:
-        """Answer all held pops with what there is: the broker stops or its role changes."""
-        for pop in self._table.all():
-            self._expire(pop)
+    def answer_all(self) -> Generator[None, None, None]:
+        """Hold no more pops, and answer those that are held with what there is, each in one step."""
+        self._is_closed = True
+        yield from self._table.expire_all()
 
     def close(self) -> None:
         """Answer all held pops, refuse new ones, and stop the timer."""
-        self._is_closed = True
-        self.wake_all()
+        at_once(self.answer_all())
         self._wakes.clear()
         self._table.close()
 

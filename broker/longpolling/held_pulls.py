@@ -3,7 +3,7 @@
 Source: RocketMQ 5.3.3, `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -159,10 +159,9 @@ class HeldPulls:
         """Answer all held pulls with what there is, in the next turns of the loop."""
         self._table.expire_soon(self._table.all())
 
-    def wake_all(self) -> None:
-        """Answer all held pulls with what there is: the broker stops or its role changes."""
-        for pull in self._table.all():
-            self._finish(pull)
+    def answer_all(self) -> Generator[None, None, None]:
+        """Answer all held pulls with what there is, each in one step: the broker stops or its role changes."""
+        return self._table.expire_all()
 
     def close(self) -> None:
         """Stop the timer."""

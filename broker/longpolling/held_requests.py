@@ -1,6 +1,6 @@
 """Requests that are held for a time, each with the function that answers it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.held_table import HeldTable
 from sprocket.common.clock import Clock
+from sprocket.common.next_turn import at_once
 from sprocket.remoting.command import Request
 
 Answer: TypeAlias = Callable[[Request[Any]], None]
@@ -45,10 +46,13 @@ class HeldRequests:
         """Answer all requests, in the next turns of the loop."""
         self._table.expire_soon(self._table.all())
 
+    def answer_all(self) -> Generator[None, None, None]:
+        """Answer all requests, each in one step."""
+        return self._table.expire_all()
+
     def close(self) -> None:
         """Answer all requests now, and stop the timer."""
-        for held in self._table.all():
-            self._answer(held)
+        at_once(self.answer_all())
         self._table.close()
 
     def _answer(self, held: _HeldRequest) -> None:

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from broker.longpolling.confirm_waits import CallLater, Timer
@@ -108,6 +108,13 @@ class HeldTable(Generic[H]):
         """Let requests expire now, in their order, for a slice of time in each turn of the loop."""
         self._soon.extend(requests)
         self._set_timer()
+
+    def expire_all(self) -> Generator[None, None, None]:
+        """Let the requests that are held now expire, each in one step."""
+        for held in self.all():
+            if held.request is not None:
+                self._expire(held)
+                yield
 
     def drop_channel(self, channel_id: int) -> None:
         """Let the requests of a closed connection expire soon; `take` returns none of them."""

@@ -3,7 +3,7 @@
 Source of the idea: RocketMQ 5.3.3, `PullRequestHoldService`; RocketMQ has no quotas of reads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Final
@@ -110,6 +110,11 @@ class QuotaReads:
                 self._again = None
 
         return Verdict.WAIT if self._held.hold(request, wait_s, woken) else Verdict.EMPTY
+
+    def answer_all(self) -> Generator[None, None, None]:
+        """Let no more reads wait, and answer those that do without messages, each in one step."""
+        self._is_closed = True
+        yield from self._held.answer_all()
 
     def close(self) -> None:
         """Answer all reads that wait without messages."""

@@ -80,6 +80,9 @@ class QuotaUpkeep(Service):
         """Look once a second."""
         return [Periodic("quotas", _LOOK_S, self.look), Periodic("quota_shares", _LOOK_S, self._look_at_others)]
 
+    def answer_held(self) -> Generator[None, None, None]:
+        return self._core.quota_reads.answer_all()
+
     def stop(self) -> None:
         """Answer reads that wait for a quota."""
         self._core.quota_reads.close()

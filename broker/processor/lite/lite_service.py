@@ -1,7 +1,7 @@
 """Lite topics, assembled: subscriptions, events, pops, acknowledgements, and the deletion of idle ones."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from functools import partial
 from typing import Any, Final
 
@@ -123,6 +123,9 @@ class LiteService(Service):
             self._queues.found(self._core.store.light_queues())
             self._core.store.on_arrival.append(self._arrived)
             self._core.topics.on_gone.append(self._parent_gone)
+
+    def answer_held(self) -> Generator[None, None, None]:
+        return self._held.answer_all()
 
     def stop(self) -> None:
         """Answer held pops."""

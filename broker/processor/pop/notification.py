@@ -5,6 +5,7 @@ arrives wakes one of them.
 Source: RocketMQ 5.5.1, `NotificationProcessor`, `PollingInfoProcessor`.
 """
 
+from collections.abc import Generator
 from typing import Final
 
 import numpy as np
@@ -61,6 +62,9 @@ class NotificationService(Service):
     def start(self) -> None:
         """Wake held notifications when messages come."""
         self._store.on_arrival.append(self.held.arrived)
+
+    def answer_held(self) -> Generator[None, None, None]:
+        return self.held.answer_all()
 
     def stop(self) -> None:
         """Answer the held notifications."""

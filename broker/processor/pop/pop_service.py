@@ -5,7 +5,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor`, `AckMessageProcessor`, `ChangeInv
 supported.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Final
 
@@ -151,6 +151,9 @@ class PopService(Service):
     def start(self) -> None:
         """Wake held pops when messages arrive."""
         self._core.store.on_arrival.append(self.held.arrived)
+
+    def answer_held(self) -> Generator[None, None, None]:
+        return self.held.answer_all()
 
     def stop(self) -> None:
         """Answer held pops, and write buffered ones to the log."""

@@ -261,11 +261,15 @@ def test_the_garbage_collector_follows_no_held_pull() -> None:
     assert len(gc.get_objects()) - before < 100
 
 
-def test_everything_can_be_woken_at_once() -> None:
+def test_all_are_answered_in_steps() -> None:
     held = Held()
     for opaque in range(3):
         held.hold(opaque, queue_id=opaque, channel=opaque)
-    held.pulls.wake_all()
-    assert sorted(held.answered) == [0, 1, 2]
+    steps = held.pulls.answer_all()
+    next(steps)
+    assert held.answered == [0]
+    held.arrive(7, queue_id=1)
+    assert [*steps] == [None]
+    assert held.answered == [0, 1, 2]
     held.pulls.close()
     assert held.timers.pending == []
