@@ -1,5 +1,6 @@
-"""The header and the frame of a send, as tests of every layer need them."""
+"""The header, the frame and the batch of a send, as tests of every layer need them."""
 
+import struct
 from typing import Any
 
 from sprocket.remoting.codes import RequestCode
@@ -28,3 +29,12 @@ def send_frame(opaque: int, header: SendMessageRequestHeaderV2, body: bytes, *, 
     """Return the frame of a send, or of a batch if the header says so."""
     code = RequestCode.SEND_BATCH_MESSAGE if header.batch else RequestCode.SEND_MESSAGE_V2
     return encode_request(code, opaque, header, len(body), oneway=oneway) + body
+
+
+def client_batch(*messages: tuple[int, bytes, bytes]) -> bytes:
+    """(flag, body, properties) of each, as `MessageDecoder.encodeMessages` writes them."""
+    pieces = []
+    for flag, body, text in messages:
+        head = struct.pack(">iiiii", 22 + len(body) + len(text), 0, 0, flag, len(body))
+        pieces.append(head + body + struct.pack(">h", len(text)) + text)
+    return b"".join(pieces)

@@ -18,7 +18,7 @@ _TRANSACTION: Final = "transaction"
 DELAY: Final = "delay"
 # Messages of these topics were rewritten on their way.
 _TYPES: Final = {TRANS_HALF_TOPIC: _TRANSACTION, SCHEDULE_TOPIC: DELAY, TIMER_TOPIC: DELAY}
-_SHARDING_KEY: Final = b"__SHARDINGKEY\x01"
+SHARDING_NAME: Final = b"__SHARDINGKEY\x01"
 _KIB: Final = 1024
 _SIZES: Final = (_KIB, 4 * _KIB, 512 * _KIB, _KIB * _KIB, 2 * _KIB * _KIB, 4 * _KIB * _KIB)
 FIRST_SIZE_BYTES: Final = _SIZES[0]
@@ -89,7 +89,7 @@ class MessageFlow:
     def _sizes_of(self, message: PendingMessage, may_be_fifo: bool) -> Distribution:
         topic = message.topic
         kind = _TYPES.get(topic, _NORMAL)
-        if may_be_fifo and kind is not _TRANSACTION and _SHARDING_KEY in message.properties:
+        if may_be_fifo and kind is not _TRANSACTION and SHARDING_NAME in message.properties:
             kind = _FIFO
         found = self._sizes.get((topic, kind))
         return self._new_sizes(topic, kind) if found is None else found

@@ -87,6 +87,7 @@ class SendProcessor:
         self._waits = waits
         self._flow = flow
         self._tags: dict[bytes, int] = {b"": 0}
+        self._frames: SendFrames | None = None  # with the compiled engine, once there are routes
 
     @property
     def _replies(self) -> SendReplies:
@@ -106,7 +107,7 @@ class SendProcessor:
         kernel, store = send_kernel(routes[:2], self.planner), self._store
         if kernel is None or not isinstance(store, FramesStore):
             return routes
-        frames = SendFrames(
+        frames = self._frames = SendFrames(
             self._config, store, self.planner, self._waits, self._flow, self._intake.timer, routes[:2], self._refuse,
             self.send, kernel,
         )  # fmt: skip
@@ -304,49 +305,61 @@ class SendProcessor:
         self, request: Request[Any], plan: SendPlan, born_host: bytes, callers: Buckets, new: set[tuple[str, int]]
     ) -> None:
         """Store the messages of one batch request, all or none; add the queues that they begin to `new`."""
-        messages, key, have_ids = self._intake.batch(request, plan, born_host)
+        frames = self._frames
+        batch = self._intake.batch(request, plan, born_host, None if frames is None else frames.batch)
+        messages, records, key, queue_id = batch.messages, batch.records, batch.unique_key, plan.reported_queue_id
         if plan.buckets or callers:
-            count = sum(message_count(message.properties) for message in messages)
-            self.planner.spend(plan, callers, request, count)
-        new.update(self._store.new_queues(messages))
+            self.planner.spend(plan, callers, request, batch.message_count)
         expects_offset = EXPECTED_OFFSET in (request.header.properties or "")
-        if have_ids and self._idempotent.takes_any(messages, plan):
+        if batch.have_ids and self._idempotent.takes_any(messages, plan):
             if expects_offset:
                 remark = f"{EXPECTED_OFFSET} and {IDEMPOTENCE_ID} exclude each other: send one of them."
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+            new.update(self._store.new_queues(messages))
             self._send_once(request, plan.topic, messages, key)
             return
-        kept_as_one = messages[0].sys_flag & _INNER_BATCH != 0
         if expects_offset:
-            self._check_offset(request, plan, messages[0])
-        appended = self._store.append(messages)
-        self._flow.stored(messages, appended)
-        if kept_as_one:
-            self._flow.stored_as_one(messages[0], message_count(messages[0].properties))
-
-        queue_id = plan.reported_queue_id
-        if self.planner.has_static:
-            appended = self._shown([(request, queue_id, b"", b"")] * len(appended), appended)
+            self._check_offset(request, plan)
+        kept_as_one = not records and messages[0].sys_flag & _INNER_BATCH != 0
+        if records is not None and frames is not None:
+            end_offset, queue_offset, ids = frames.append_batch(records)
+        else:
+            new.update(self._store.new_queues(messages))
+            end_offset, queue_offset, ids = self._append_batch(request, messages, queue_id)
 
         def answer(error: StoreError | None, code: ResponseCode) -> None:
             if error is not None:
                 self._refuse([request], error)
             elif request.wants_answer:
-                frame = self._replies.batch_frame(request, code, queue_id, key, appended, kept_as_one=kept_as_one)
+                frame = self._replies.batch_frame(
+                    request, code, queue_id, key, queue_offset, ids, kept_as_one=kept_as_one
+                )
                 request.channel.answer(request, frame, code=code)
 
         if self._waits.is_needed:
-            self._wait(appended, answer)
+            self._waits.wait(end_offset, answer)
         else:
             answer(None, ResponseCode.SUCCESS)
 
-    def _check_offset(self, request: Request[Any], plan: SendPlan, first: PendingMessage) -> None:
+    def _append_batch(
+        self, request: Request[Any], messages: list[PendingMessage], queue_id: int
+    ) -> tuple[int, int, str]:
+        """Append a batch; return where it ends in the log, the queue offset that its response names, and its ids."""
+        appended = self._store.append(messages)
+        self._flow.stored(messages, appended)
+        if messages[0].sys_flag & _INNER_BATCH:
+            self._flow.stored_as_one(messages[0], message_count(messages[0].properties))
+        _, physical_offset, size = appended[-1]
+        queue_offset = self.planner.shown_offset(request.header.topic, queue_id, appended[0][0])
+        return physical_offset + size, queue_offset, self._replies.ids([one for _, one, _ in appended])
+
+    def _check_offset(self, request: Request[Any], plan: SendPlan) -> None:
         """Raise RequestError unless the next message of the queue gets the offset that the batch names."""
         if plan.keeps_batches or plan.logical_id is not None:
             remark = f"{EXPECTED_OFFSET} is for queues of type SimpleCQ that are not logical: send without it."
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         wanted = parse(request.header.properties).get(EXPECTED_OFFSET, "")
-        ends_at = self._store.next_offset(first.topic, first.queue_id)
+        ends_at = self._store.next_offset(plan.topic, plan.queue_id)
         if wanted != str(ends_at):
             remark = f"The queue ends at offset {ends_at}, and the batch was for {wanted[:20]}: nothing was stored."
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, remark)

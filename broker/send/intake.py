@@ -4,7 +4,8 @@ Source: RocketMQ 5.3.3, `SendMessageProcessor`, `HookUtils`, `MessageExtEncoder.
 """
 
 import logging
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
@@ -31,8 +32,11 @@ from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, dlq_topic
 from store.compaction.key_offsets import key_in
 from store.config.delay_levels import parse_delay_levels
-from store.queue.inner_batch import MAX_MESSAGES
+from store.queue.inner_batch import MAX_MESSAGES, message_count
 from store.record.record import PendingMessage, TagsCodes
+
+if TYPE_CHECKING:
+    from broker.send.kernel_native import SendTurn
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +64,26 @@ def require_key(properties: bytes) -> None:
     """
     if not key_in(properties):
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+
+
+class ClientBatch(NamedTuple):
+    """Messages of a batch request, or `records` of them by the kernel; `have_ids`: some are idempotent."""
+
+    messages: list[PendingMessage]
+    records: "SendTurn | None"
+    unique_key: str
+    have_ids: bool
+
+    @property
+    def message_count(self) -> int:
+        """Number of messages; a message may be a batch itself."""
+        if self.records is not None:
+            return len(self.records)
+        return sum(message_count(message.properties) for message in self.messages)
+
+
+# Returns the records of a batch, given its plan, header, born host, body and common properties, or None (`SendFrames`).
+TakeBatch: TypeAlias = Callable[[SendPlan, SendHeader, bytes, bytes, bytes], "SendTurn | None"]
 
 
 class MessageIntake:
@@ -247,11 +271,10 @@ class MessageIntake:
 
     # A batch of a client
 
-    def batch(self, request: Request[Any], plan: SendPlan, born_host: bytes) -> tuple[list[PendingMessage], str, bool]:
-        """Return the messages of a batch request, at least one, the unique key of the batch, and whether any has an id.
-
-        The id is that of idempotent messages (IDEMPOTENCE_ID).
-        """
+    def batch(
+        self, request: Request[Any], plan: SendPlan, born_host: bytes, take: TakeBatch | None = None
+    ) -> ClientBatch:
+        """Return the messages of a batch request, at least one; the kernel may `take` them."""
         header: SendHeader = request.header
         properties = self._properties(header)
         if properties.get(names.LITE_TOPIC):
@@ -273,16 +296,21 @@ class MessageIntake:
             members = self._members(content, MAX_MESSAGES, check_sizes=True)
             self._check_types(request, plan, members)
             kept = self._inner_batch(request, plan, born_host, properties, len(members))
-            return [kept], properties[names.UNIQ_KEY], False
-        common = self._encoded(properties)
-        members = self._members(content, MAX_BATCH_MESSAGES)
+            return ClientBatch([kept], None, properties[names.UNIQ_KEY], False)
+        common, key = self._encoded(properties), properties.get(names.UNIQ_KEY, "")
+        # Types are checked here, message by message.
+        has_types = plan.limits is not None and bool(plan.limits.policy.message_types)
+        records = None if take is None or has_types else take(plan, header, born_host, content, common)
+        members = self._members(content, MAX_BATCH_MESSAGES) if records is None else []
         try:
-            check_growth(content, len(members), plan.topic, common, max_message_bytes)
+            check_growth(content, len(members if records is None else records), plan.topic, common, max_message_bytes)
         except BadBatch as error:
             raise self._illegal(str(error)) from None
+        if records is not None:
+            return ClientBatch([], records, key, False)
         self._check_types(request, plan, members)
         messages, have_ids = self._split(request, plan, born_host, members, common)
-        return messages, properties.get(names.UNIQ_KEY, ""), have_ids
+        return ClientBatch(messages, None, key, have_ids)
 
     def _check_types(self, request: Request[Any], plan: SendPlan, members: list[Member]) -> None:
         """Raise RequestError unless the namespace allows the type of each message of a batch."""

@@ -66,6 +66,23 @@ class SendTurn:
     def encode(
         self, physical_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[tuple[Any, bytes]]]: ...
+    def take_batch(
+        self,
+        topic: str,
+        queue: Any,
+        sys_flag: int,
+        born_timestamp: int,
+        reconsume_times: int,
+        born_host: bytes,
+        content: bytes,
+        common: bytes,
+        common_tag: bytes | None,
+        is_fifo: bool,
+        max_messages: int,
+        max_properties_bytes: int,
+        max_record_bytes: int,
+    ) -> bool: ...
+    def batch_place(self, host_hex: bytes) -> tuple[int, str]: ...
     def spend(self) -> None: ...
     def wait(self) -> None: ...
     def prepare(self, encoder: Any, timed_encoder: Any) -> None: ...

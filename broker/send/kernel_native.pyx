@@ -8,7 +8,7 @@ is refused here: `SendReader.take` stops before the first send for the handler.
 from cpython.array cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
@@ -18,20 +18,20 @@ from sprocket.engine.common.sources cimport ENGINE_SOURCES
 from sprocket.remoting.frames_native cimport ResponseEncoder, Value, put_decimal, put_hex
 from sprocket.remoting.header_reader_native cimport Header, HeaderReader, WHOLE, text_of, texts_key
 from sprocket.engine.store.layout cimport (
-    FIXED_IPV4_BYTES, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
+    FIXED_IPV4_BYTES, NAME_END, QueueEntry, RecordFixed, RecordRestIpv4, SEAL_BYTES, VALUE_END,
     from_big16, from_big32, from_big64,
 )
 from sprocket.remoting.read_frames_native cimport FrameParts, find_frame
 from sprocket.engine.store.record_crc cimport crc32_can_fold, crc32_prepare, masked_crc
-from sprocket.engine.store.record_writer cimport HOST_BYTES, RecordHead, java_hash, put, put_head, put_seal
+from sprocket.engine.store.record_writer cimport HOST_BYTES, RecordHead, is_ascii, java_hash, put, put_head, put_seal
 from sprocket.engine.broker.quota_levels cimport COUNTS_BYTES, IS_SOFT, LEVEL, PLACE, tokens_left
 from sprocket.engine.broker.send_kinds cimport (
     HALF, KINDS, Kind, PLAIN, Special, TIMED, added_bytes, base64_bytes, delivery_ms, handle_bytes, put_added,
     put_base64, put_handle,
 )
-from sprocket.engine.broker.send_properties cimport Properties, read_properties
+from sprocket.engine.broker.send_properties cimport Properties, begins, ends, read_properties
 from sprocket.remoting.signatures_native cimport Proof
-from sprocket.engine.remoting.wire_text cimport Text, unescaped
+from sprocket.engine.remoting.wire_text cimport Text, bytes_below, first_byte, int32_at, uint16_at, unescaped
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char *octets, Py_ssize_t size, const char *errors)
@@ -65,6 +65,11 @@ cdef enum:
     TIMED_RESPONSE_VALUES = 5
     # Flags of a message that is part of a transaction.
     TRANSACTION_MASK = 0xC
+    # A message of a client's batch: size, magic, CRC, flag, length of the body (4 bytes each), the body, length of the
+    # properties (2 bytes), the properties (`broker/send/client_batch.py`).
+    MEMBER_FLAG_AT = 12
+    MEMBER_BODY_LENGTH_AT = 16
+    MEMBER_HEAD_BYTES = 20
     # Records of this size take about 20 us: other threads may run meanwhile.
     LONG_BYTES = 64 * 1024
     # Bits of the types of messages, as in `MessageType`.
@@ -188,6 +193,65 @@ cdef bint is_utf8(const uint8_t *octets, Py_ssize_t size):
     except UnicodeDecodeError:
         return False
     return True
+
+
+cdef const uint8_t *read_member(const uint8_t *at, const uint8_t *end, Send *send) noexcept nogil:
+    """Find the parts of one message of a client's batch; return its end, NULL if it is none."""
+    if end - at < MEMBER_HEAD_BYTES + 2:
+        return NULL
+    send.flag, send.body_bytes = int32_at(at + MEMBER_FLAG_AT), int32_at(at + MEMBER_BODY_LENGTH_AT)
+    send.body = at + MEMBER_HEAD_BYTES
+    if send.body_bytes < 0 or send.body_bytes > end - send.body - 2:
+        return NULL
+    send.properties = send.body + send.body_bytes + 2
+    send.properties_bytes = uint16_at(send.properties - 2)
+    if send.properties_bytes > end - send.properties:
+        return NULL
+    return send.properties + send.properties_bytes
+
+
+cdef bint is_for_handler(const uint8_t *name, Py_ssize_t size) noexcept nogil:
+    """Return whether the handler does something about a property of a message of a batch."""
+    if begins(name, size, b"INNER_", 6):
+        return True
+    return (size == 12 and begins(name, size, b"__LITE_TOPIC", 12)) or (size == 8 and begins(name, size, b"__CRC32#", 8))
+
+
+cdef bint read_member_properties(Send *send) noexcept nogil:
+    """Find tag and sharding key of a message of a batch; return False if it is for the handler."""
+    cdef const uint8_t *begin = send.properties  # of the present property
+    cdef const uint8_t *at = begin
+    cdef const uint8_t *end = begin + send.properties_bytes
+    cdef const uint8_t *value = NULL  # of the present property, after its name
+    cdef const uint8_t *tag = NULL
+    cdef Py_ssize_t tag_bytes = 0
+    cdef uint64_t word, special
+    while True:
+        if end - at >= 8:
+            # Eight bytes at a time, up to one that needs a look.
+            memcpy(&word, at, 8)
+            special = bytes_below(word, VALUE_END + 1)
+            if not special:
+                at += 8
+                continue
+            at += first_byte(special)
+        if at >= end or at[0] == VALUE_END:
+            # The last counts, but for one without a value.
+            if value != NULL and at > value and value - begin == 5 and begins(begin, 5, b"TAGS", 4):
+                tag, tag_bytes = value, at - value
+            if at >= end:
+                break
+            begin, value = at + 1, NULL
+        elif at[0] == NAME_END:
+            if ends(begin, at - begin, b"__SHARDINGKEY", 13):
+                send.is_fifo = True
+            if value == NULL:
+                value = at + 1
+                if is_for_handler(begin, at - begin):
+                    return False
+        at += 1
+    send.tags_code = java_hash(tag, tag_bytes)
+    return is_ascii(tag, tag_bytes)
 
 
 cdef int type_of(const Properties *properties) noexcept nogil:
@@ -472,9 +536,8 @@ cdef class SendTurn:
         """Get memory for the sends of the frames from `index` to `end`."""
         cdef FrameParts frame
         cdef Py_ssize_t header_bytes = 1
-        cdef Py_ssize_t capacity = self.count + end - index
-        cdef void *grown
         cdef bytes chunk
+        self.reserve(self.count + end - index)
         while index < end and find_frame(frames, index, &frame):
             header_bytes += frame.header_bytes
             index += 1
@@ -483,6 +546,11 @@ cdef class SendTurn:
             chunk = PyBytes_FromStringAndSize(NULL, self.scratch_bytes)
             self.scratch.append(chunk)
             self.scratch_at = <uint8_t *> PyBytes_AS_STRING(chunk)
+        return 0
+
+    cdef int reserve(self, Py_ssize_t capacity) except -1:
+        """Get memory for so many sends."""
+        cdef void *grown
         if capacity > self.capacity:
             capacity = max(capacity, FIRST_CAPACITY, 2 * self.capacity)
             grown = realloc(self.sends, capacity * sizeof(Send))
@@ -567,6 +635,66 @@ cdef class SendTurn:
         tally.count += 1
         tally.total_bytes += send.size
         tally.largest_bytes = max(tally.largest_bytes, send.size)
+
+    # A client's batch
+
+    def take_batch(
+        self, str topic not None, queue not None, int64_t sys_flag, int64_t born_timestamp, int32_t reconsume_times,
+        bytes born_host not None, bytes content not None, bytes common not None, bytes common_tag, bint is_fifo,
+        Py_ssize_t max_messages, Py_ssize_t max_properties_bytes, int64_t max_record_bytes,
+    ):
+        """Take the messages of a batch instead of sends; return False if the handler must take them.
+
+        Each gets the properties `common` after its own.  `common_tag` is the tag in those, None without one; `is_fifo`
+        is whether they have a sharding key.
+        """
+        cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(content)
+        cdef const uint8_t *end = at + PyBytes_GET_SIZE(content)
+        cdef const uint8_t *host = <const uint8_t *> PyBytes_AS_STRING(born_host)
+        cdef Send *send
+        cdef int32_t common_code = 0
+        if PyBytes_GET_SIZE(born_host) != HOST_BYTES or self.count:
+            return False
+        if common_tag is not None:
+            if not is_ascii(<const uint8_t *> PyBytes_AS_STRING(common_tag), PyBytes_GET_SIZE(common_tag)):
+                return False
+            common_code = java_hash(<const uint8_t *> PyBytes_AS_STRING(common_tag), PyBytes_GET_SIZE(common_tag))
+        self.kept += (content, common, born_host)
+        self.suffix, self.suffix_bytes = <const uint8_t *> PyBytes_AS_STRING(common), PyBytes_GET_SIZE(common)
+        cdef int first = self.add_queue(self.add_topic(topic, NULL, -1), queue.queue_id, 0, 0, queue)
+        while at < end:
+            if self.count == max_messages:
+                return False
+            self.reserve(self.count + 1)
+            send = &self.sends[self.count]
+            send.kind, send.real_topic, send.queue, send.is_fifo = PLAIN, self.queues[first].topic, first, is_fifo
+            at = read_member(at, end, send)
+            if at == NULL or not read_member_properties(send):
+                return False
+            if common_tag is not None:
+                send.tags_code = common_code
+            if self.stored_bytes(send) > max_properties_bytes:
+                return False
+            send.size = FIXED_IPV4_BYTES + send.body_bytes + self.queues[first].topic_size + 2 + self.stored_bytes(send)
+            if send.size > max_record_bytes or send.size > self.room_bytes - self.size_bytes:
+                return False
+            send.sys_flag, send.born_timestamp, send.born_host = <int32_t> sys_flag, born_timestamp, host
+            send.reconsume_times = reconsume_times
+            self.note(send)
+        return self.count > 0
+
+    def batch_place(self, bytes host_hex not None):
+        """Return the queue offset of the first message of a batch that was encoded, and the ids of all in one text."""
+        cdef Value digits
+        cdef Py_ssize_t host_bytes = PyBytes_GET_SIZE(host_hex)
+        cdef bytes ids = PyBytes_FromStringAndSize(NULL, self.count * (host_bytes + 17))
+        cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(ids)
+        for i in range(self.count):
+            put_hex(self.sends[i].physical_offset, &digits)
+            to = put(put(to, <const uint8_t *> PyBytes_AS_STRING(host_hex), host_bytes), digits.at, digits.size)
+            to[0] = c','
+            to += 1
+        return self.sends[0].queue_offset, ids[:-1].decode("ascii")
 
     # Quotas
 
@@ -728,7 +856,7 @@ cdef class SendTurn:
 
     cdef inline bint ends_open(self, const Send *send) noexcept nogil:
         """Return whether the last value of the properties has no end yet."""
-        return send.properties[send.properties_bytes - 1] != VALUE_END
+        return send.properties_bytes > 0 and send.properties[send.properties_bytes - 1] != VALUE_END
 
     cdef Py_ssize_t stored_bytes(self, const Send *send) noexcept nogil:
         """Return the size of the properties as they are stored."""

@@ -31,7 +31,7 @@ class SendReplies:
     def __init__(self, store_host: bytes, region_id: str, trace_on: bool) -> None:
         self._store_host = store_host
         self.constants = {MSG_REGION: region_id, TRACE_ON: "true" if trace_on else "false"}
-        self._host_hex = store_host.hex().upper()
+        self.host_hex = store_host.hex().upper()
         # By code and by whether the response has a recall handle.
         self._templates: dict[tuple[int, bool], ResponseTemplate] = {}
         self._encoders: dict[int, tuple[Any, Any]] = {}
@@ -55,7 +55,7 @@ class SendReplies:
     def _template(self, code: int, *, has_handle: bool = False) -> ResponseTemplate:
         template = self._templates.get((code, has_handle))
         if template is None:
-            formats = {"msgId": f"{self._host_hex}%016X", "queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
+            formats = {"msgId": f"{self.host_hex}%016X", "queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
             if has_handle:
                 formats["recallHandle"] = "%b"
             template = self._templates[code, has_handle] = ResponseTemplate(code, formats, self.constants)
@@ -73,7 +73,7 @@ class SendReplies:
             if not unique_key.isalnum():
                 # The templates escape nothing.  Also, a key of fewer than 32 digits ends before the slice does.
                 key = unique_key.partition(b"\x02")[0].decode()
-                ids = [physical_offset]
+                ids = self.ids([physical_offset])
                 pieces += self._slow(request, code, queue_id, key, queue_offset, ids, handle=handle.decode())
             elif handle:
                 values = (physical_offset, queue_id, queue_offset, unique_key, handle)
@@ -89,13 +89,17 @@ class SendReplies:
         code: int,
         queue_id: int,
         unique_key: str,
-        appended: list[Appended],
+        queue_offset: int,
+        ids: str,
         *,
         kept_as_one: bool,
     ) -> bytes:
-        """Return the response to a batch: the ids of all its records, and the queue offset of the first message."""
-        physical_offsets = [physical_offset for _, physical_offset, _ in appended]
-        return b"".join(self._slow(request, code, queue_id, unique_key, appended[0][0], physical_offsets, kept_as_one))
+        """Return the response to a batch: the `ids` of all its records, and the queue offset of the first message."""
+        return b"".join(self._slow(request, code, queue_id, unique_key, queue_offset, ids, kept_as_one))
+
+    def ids(self, physical_offsets: list[int]) -> str:
+        """Return the ids of messages in one text: one formatting operation for all, because they may be thousands."""
+        return ",".join([f"{self.host_hex}%016X"] * len(physical_offsets)) % tuple(physical_offsets)
 
     def idempotent_frame(
         self,
@@ -110,9 +114,8 @@ class SendReplies:
     ) -> bytes:
         """Return the response to messages with an id, as `batch_frame`; the broker already had `duplicates` of them."""
         more = {DUPLICATES_FIELD: str(duplicates)}
-        pieces = self._slow(
-            request, code, queue_id, unique_key, queue_offset, physical_offsets, handle=handle, more=more
-        )
+        ids = self.ids(physical_offsets)
+        pieces = self._slow(request, code, queue_id, unique_key, queue_offset, ids, handle=handle, more=more)
         return b"".join(pieces)
 
     def _slow(
@@ -122,13 +125,11 @@ class SendReplies:
         queue_id: int,
         key: str,
         queue_offset: int,
-        physical_offsets: list[int],
+        ids: str,
         kept_as_one: bool = False,
         handle: str = "",
         more: dict[str, str] = _NOTHING,
     ) -> list[bytes]:
-        # One formatting operation for all ids: a batch may have thousands.
-        ids = ",".join([f"{self._host_hex}%016X"] * len(physical_offsets)) % tuple(physical_offsets)
         header = SendMessageResponseHeader(
             msg_id=ids, queue_id=queue_id, queue_offset=queue_offset, transaction_id=key or None,
             batch_uniq_id=key if kept_as_one else None, recall_handle=handle or None,

@@ -16,19 +16,23 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import host_bytes
-from broker.metrics.message_flow import FIRST_SIZE_BYTES, MessageFlow
-from broker.send.planner import SendPlanner
+from broker.metrics.message_flow import FIRST_SIZE_BYTES, SHARDING_NAME, MessageFlow
+from broker.send.planner import SendHeader, SendPlan, SendPlanner
 from broker.send.replies import SendReplies
 from broker.send.send_form import SendForm
 from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError
+from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
+from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import BatchHandler, CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 from store.appender import EncodedRecords
+from store.moves import PLAIN_FLAGS
 from store.queue.logic_queue import LogicQueue
+from store.record.record import TAGS_NAME
 
 if TYPE_CHECKING:
     from broker.send.kernel_native import SendKernel, SendRead, SendTurn
@@ -39,6 +43,8 @@ logger = logging.getLogger(__name__)
 _MAX_MESSAGES: Final = 4096
 _MAX_BYTES: Final = 1 << 20
 _SUCCESS: Final = ResponseCode.SUCCESS
+# Parts of the common properties of a batch that the handler must look at.
+_FOR_HANDLER: Final = (b"INNER_", b"__LITE", b"__CRC32#")
 
 Refuse = Callable[[Sequence[Request[Any]], Exception], None]
 
@@ -113,6 +119,30 @@ class SendFrames:
         if not (form.is_for_kernel and room_bytes and self._waits.may_acknowledge):
             return None
         return self._kernel.begin(self._planner.version.number, room_bytes, max_record_bytes)
+
+    def batch(
+        self, plan: SendPlan, header: SendHeader, born_host: bytes, content: bytes, common: bytes
+    ) -> "SendTurn | None":
+        """Return the messages of a client's batch, each with the properties `common` after its own.
+
+        None if the handler must make them: it would change or refuse one of them, or they do not fit in this segment.
+        """
+        sys_flag = header.sys_flag | plan.sys_flag
+        if plan.queue is None or sys_flag & ~PLAIN_FLAGS or any(name in common for name in _FOR_HANDLER):
+            return None
+        turn = self._begin()
+        is_taken = turn is not None and turn.take_batch(
+            plan.topic, plan.queue, sys_flag, header.born_timestamp, header.reconsume_times or 0, born_host, content,
+            common, find_last(common, TAGS_NAME), SHARDING_NAME in common, MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES,
+            self._config.store.max_record_bytes,
+        )  # fmt: skip
+        return turn if is_taken else None
+
+    def append_batch(self, turn: "SendTurn") -> tuple[int, int, str]:
+        """Append what `batch` returned; return where it ends in the log, its first queue offset, and its ids."""
+        end_offset = self._store.append_encoded(turn)
+        self._count(turn)
+        return end_offset, *turn.batch_place(self._replies.host_hex.encode())
 
     def _end_later(self) -> None:
         if not self._is_scheduled:

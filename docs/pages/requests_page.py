@@ -95,11 +95,15 @@ handler, even if their own queue does not exist yet:
 
 A turn asks for the time once, and for the messages of each slot once.
 
-The handler also serves the first message of a queue, oneway requests, batches, unknown header fields, and messages
+The handler also serves the first message of a queue, oneway requests, unknown header fields, and messages
 without a body or without a unique key of letters and digits. It serves other properties with a meaning to the
 broker, such as a delay level or `WAIT=false`, tags outside of ASCII, IPv6 addresses, and the end of a segment. It
 serves all on a slave, with light queues, and with `enabledAppendPropCRC=false`. Words inside of values mean
 nothing, and a sharding key only changes statistics.
+
+A client's batch is for the handler, too, but the kernel makes its records (`SendTurn.take_batch`), if the queue is for
+the kernel and no message has a property of the store (`INNER_`), a lite topic, a seal, or a tag outside of ASCII. A
+namespace with `messageTypes` leaves it to the handler.
 
 One thing differs: the handler, and the gate, write the refusals of a read before its other responses. Clients match
 responses by opaque.

@@ -23,8 +23,7 @@ from sprocket.remoting.message.properties import IDEMPOTENCE_ID, INNER_MULTI_DIS
 from store.config.store_config import FlushDiskType
 from tests.broker.insides import core_of, end_each_turn_early, work_now
 from tests.broker.rig import TOPIC, create, running_broker
-from tests.broker.test_send import client_batch
-from tests.send_headers import send_frame, send_header
+from tests.send_headers import client_batch, send_frame, send_header
 from tests.waiting import until
 
 

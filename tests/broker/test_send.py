@@ -23,7 +23,7 @@ from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.record import SysFlag
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from tests.broker.hot_path import STORE_HOST, TOPIC, FlushDiskType, HotPath, hot_path, properties, property_map
-from tests.send_headers import send_frame
+from tests.send_headers import client_batch, send_frame
 
 ADDED = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
 KEY = "0A000001000000000000000000000001"
@@ -202,7 +202,7 @@ async def test_an_unexpected_error_of_the_store_is_one_answer_each(tmp_path: Pat
 
         path.store.append = broken  # type: ignore[method-assign]
         path.store.append_encoded = broken_records  # type: ignore[method-assign]
-        batch = client_batch((0, b"in a batch", b""))
+        batch = client_batch((0, b"in a batch", b"INNER_SCHEDULE\x01for the handler\x02"))
         frames = [send_frame(0, path.send_header(), b"yes")]
         frames.append(send_frame(1, path.send_header(batch=True), batch))
         frames += [send_frame(n, path.send_header(), b"bad") for n in (2, 3)]
@@ -440,15 +440,6 @@ async def test_a_retry_needs_its_group(tmp_path: Path) -> None:
 
 
 # A client's batch
-
-
-def client_batch(*messages: tuple[int, bytes, bytes]) -> bytes:
-    """(flag, body, properties) of each, as `MessageDecoder.encodeMessages` writes them."""
-    pieces = []
-    for flag, body, text in messages:
-        head = struct.pack(">iiiii", 22 + len(body) + len(text), 0, 0, flag, len(body))
-        pieces.append(head + body + struct.pack(">h", len(text)) + text)
-    return b"".join(pieces)
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2])

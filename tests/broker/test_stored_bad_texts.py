@@ -18,8 +18,7 @@ from tests.bad_texts import IN_BINARY
 from tests.broker.pop.rig import pop
 from tests.broker.processor.test_query import bodies, query
 from tests.broker.rig import TOPIC, TestClient, create, running_broker, stored
-from tests.broker.test_send import client_batch
-from tests.send_headers import send_header
+from tests.send_headers import client_batch, send_header
 from tests.spark.conftest import read_rows
 from tests.waiting import until
 

@@ -121,7 +121,7 @@ def batch_body(data: bytes) -> None:
         header = send_header(batch=True, properties=text)
         request: Request[Any] = Request(code=320, header=header, body=data)
         try:
-            messages, _, _ = INTAKE.batch(request, plan, HOST_BYTES)
+            messages = INTAKE.batch(request, plan, HOST_BYTES).messages
         except RequestError as error:
             assert str(error)
             continue

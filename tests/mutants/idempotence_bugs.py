@@ -18,8 +18,8 @@ IDEMPOTENCE_MUTANTS: Final = (
     Mutant(
         "idempotent messages not held while the log is read",
         "broker/idempotence/known_ids.py",
-        "        return self._is_complete and self._is_current()\n",
-        "        return self._is_current()\n",
+        "        return self._is_complete and self._is_current() and (",
+        "        return self._is_current() and (",
         "the first messages after a SIGKILL are stored again",
         _KILLS,
     ),

@@ -21,9 +21,8 @@ from sprocket.remoting.headers.client import HeartbeatRequestHeader
 from sprocket.remoting.headers.pop import PopMessageRequestHeader
 from tests.broker.insides import core_of, service_of
 from tests.broker.rig import TestClient, running_broker
-from tests.broker.test_send import client_batch
 from tests.clock import ManualClock
-from tests.send_headers import send_header
+from tests.send_headers import client_batch, send_header
 
 OWN, OTHER = "shop|orders", "shop|billing"
 SUCCESS = ResponseCode.SUCCESS

@@ -21,9 +21,8 @@ from tests.broker.insides import core_of, service_of
 from tests.broker.lite import rig as lite_rig
 from tests.broker.lite.rig import lite_broker
 from tests.broker.rig import GROUP, TOPIC, TestClient, running_broker
-from tests.broker.test_send import client_batch
 from tests.clock import ManualClock
-from tests.send_headers import send_header
+from tests.send_headers import client_batch, send_header
 
 SUCCESS, REFUSED = ResponseCode.SUCCESS, ResponseCode.FLOW_CONTROL
 PLAIN = {"properties": "UNIQ_KEY\x010A000001000000000000000000000001\x02"}

@@ -22,10 +22,9 @@ from sprocket.remoting.headers.schedule import (
 from sprocket.remoting.message.properties import INNER_SCHEDULE, parse
 from tests.broker.insides import core_of, periodic_of, service_of, work_now
 from tests.broker.rig import TOPIC, TestClient, create, records, running_broker
-from tests.broker.test_send import client_batch
 from tests.clock import ManualClock
 from tests.running_copy import copy_of_running
-from tests.send_headers import send_header
+from tests.send_headers import client_batch, send_header
 from tests.waiting import until
 
 PERIOD_S = 60

@@ -16,8 +16,7 @@ from sprocket.remoting.headers.send import (
 )
 from tests.broker.rig import GROUP, TOPIC, bodies_in_order
 from tests.broker.static_topics.rig import B, Site, records, site
-from tests.broker.test_send import client_batch
-from tests.send_headers import send_header
+from tests.send_headers import client_batch, send_header
 from tests.waiting import until
 
 LOGIC = 10_000

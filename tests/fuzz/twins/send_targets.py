@@ -41,7 +41,7 @@ from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.target import Target, pieces_of
 from tests.fuzz.twins.wire_targets import TEXTS, encoding, rewritten
-from tests.send_headers import send_header
+from tests.send_headers import client_batch, send_header
 from tests.sim.sim_disk import SimDisk
 from tests.sim.sim_store import FLUSH, SimStore, small_config
 
@@ -264,6 +264,16 @@ NEARLY: Final = (
 )  # fmt: skip
 
 
+def batch_of(chance: random.Random) -> bytes:
+    """The body of a client's batch, mostly whole."""
+    messages = [
+        (chance.choice((0, 7, -1)), chance.randbytes(chance.choice((0, 1, 200))), chance.choice(PROPERTIES).encode())
+        for _ in range(chance.choice((1, 2, 9)))
+    ]
+    content = client_batch(*messages)
+    return content if chance.random() < 0.9 else content[: chance.randrange(len(content))]
+
+
 def send_of(chance: random.Random, plain: float) -> bytes:
     """A frame of a send, as clients write it with the probability `plain`."""
     if chance.random() < plain:
@@ -283,7 +293,9 @@ def send_of(chance: random.Random, plain: float) -> bytes:
             code, fields = 10, to_ext_fields(SendMessageRequestHeader(**values))
         if chance.random() < 0.15:
             fields[chance.choice((*fields, "unknown"))] = chance.choice(TEXTS)
-        body, oneway = chance.randbytes(chance.choice((0, 1, 200, 3000))), chance.random() < 0.1
+        is_batch = header.batch and chance.random() < 0.9
+        body = batch_of(chance) if is_batch else chance.randbytes(chance.choice((0, 1, 200, 3000)))
+        oneway = chance.random() < 0.1
     serialization = chance.choice((JSON, ROCKETMQ))
     opaque = chance.choice((0, 1, -1, 2**31 - 1, 77))
     frame = encode_request(RequestCode(code), opaque, fields, len(body), oneway=oneway, serialization=serialization)
