@@ -24,7 +24,6 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "setCommitLogReadAheadMode", "getColdDataFlowCtrInfo", "updateColdDataFlowCtrGroupConfig",
         "removeColdDataFlowCtrGroupConfig",
     ),
-    "compaction": ("dumpCompactionLog",),
     "config": ("updateBrokerConfig", "getBrokerConfig", "getNamesrvConfig", "updateNamesrvConfig"),
     "consumer.connection": ("consumerConnection", "producerConnection", "producer", "consumerStatus"),
     "consumer.consumer": ("consumerProgress", "setConsumeMode"),
@@ -39,21 +38,22 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "getBrokerLiteInfo", "getParentTopicInfo", "getLiteTopicInfo", "getLiteClientInfo", "getLiteGroupInfo",
         "triggerLiteDispatch",
     ),
-    "message": (
+    "message.compaction": ("dumpCompactionLog",),
+    "message.query": (
         "queryMsgById", "queryMsgByKey", "queryMsgByUniqueKey", "queryMsgByOffset", "printMsg", "printMsgByQueue",
     ),
+    "message.send": ("sendMessage", "checkMsgSendRT", "sendMsgStatus", "clusterRT", "consumeMessage"),
+    "message.trace": ("queryMsgTraceById",),
     "monitor": ("startMonitoring",),
     "namesrv": ("updateKvConfig", "deleteKvConfig", "wipeWritePerm", "addWritePerm", "updateOrderConf"),
     "quota": ("updateQuota", "deleteQuota", "getQuota", "getQuotaUsage"),
     "replication": ("haStatus", "resetMasterFlushOffset"),
-    "send": ("sendMessage", "checkMsgSendRT", "sendMsgStatus", "clusterRT", "consumeMessage"),
     "static_topic": ("updateStaticTopic", "remappingStaticTopic"),
     "stats": ("statsAll", "brokerConsumeStats", "queryCq"),
     "topic": (
         "updateTopic", "updateTopicList", "updateTopicPerm", "deleteTopic", "topicList", "topicRoute", "topicStatus",
         "topicClusterList", "allocateMQ",
     ),
-    "trace": ("queryMsgTraceById",),
 }  # fmt: skip
 
 

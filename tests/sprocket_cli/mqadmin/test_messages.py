@@ -9,8 +9,8 @@ import pytest
 
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
-from sprocket_cli.mqadmin.send import china_time_text
-from sprocket_cli.mqadmin.trace import Trace, trace_lines, traces
+from sprocket_cli.mqadmin.message.send import china_time_text
+from sprocket_cli.mqadmin.message.trace import Trace, trace_lines, traces
 from tests.sprocket_cli.conftest import Cluster
 from tests.sprocket_cli.mqadmin.conftest import Admin, address
 

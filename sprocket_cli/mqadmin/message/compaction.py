@@ -10,7 +10,7 @@ from sprocket.common.errors import ProtocolError
 from sprocket.remoting.headers.pull import PullMessageResponseHeader
 from sprocket.remoting.message.record import MAGIC_BLANK
 from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage
-from sprocket_cli.mqadmin.message_text import record_line
+from sprocket_cli.mqadmin.message.text import record_line
 
 _HEAD_BYTES: Final = 8
 

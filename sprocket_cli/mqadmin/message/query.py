@@ -21,7 +21,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket_cli.client_session import CommandFailed, json_option, print_found, print_json
 from sprocket_cli.columns import millis_text, parse_time
 from sprocket_cli.mqadmin.java_form import java_form
-from sprocket_cli.mqadmin.message_text import decoded, message_line, properties_text, shown_id
+from sprocket_cli.mqadmin.message.text import decoded, message_line, properties_text, shown_id
 from sprocket_cli.mqadmin.options import admin_command, route_option, topic_option
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -20,7 +20,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket_cli.client_session import CommandFailed, WrongUsage, client_settings, json_option, print_found
 from sprocket_cli.columns import parse_time
 from sprocket_cli.mqadmin.java_form import java_form
-from sprocket_cli.mqadmin.message import print_stored
+from sprocket_cli.mqadmin.message.query import print_stored
 from sprocket_cli.mqadmin.options import admin_command, repeat, topic_option
 
 _CLOCK: Final = SystemClock()

@@ -1,0 +1,1 @@
+"""Commands for messages: lookups, sends, traces, and files of compacted topics."""
