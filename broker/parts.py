@@ -102,7 +102,7 @@ from sprocket.metrics.registry import MetricRegistry
 from sprocket.remoting.bodies.stats import HARuntimeInfo
 from sprocket.remoting.refusals import Refusals
 from sprocket.remoting.routes import Route, RouteTable
-from sprocket.remoting.rpc_latency import RpcLatency
+from sprocket.remoting.serving.rpc_latency import RpcLatency
 from store.message_store import MessageStore
 from store.tier.reads.archive_view import FOOTERS, ArchiveView
 from store.tier.reads.tiered_reads import TieredReads

@@ -26,9 +26,9 @@ from broker.topic.topics import TopicTable
 from ha.epochs.epoch_file import EpochFile
 from sprocket.metrics.export import is_exporting
 from sprocket.remoting.client import RemotingClient
-from sprocket.remoting.listening import KeptPort
 from sprocket.remoting.refusals import Refusals
-from sprocket.remoting.rpc_latency import RpcLatency
+from sprocket.remoting.serving.listening import KeptPort
+from sprocket.remoting.serving.rpc_latency import RpcLatency
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ClientTls, ServerTls
 from store.disk.disk import Disk

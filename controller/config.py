@@ -17,7 +17,7 @@ from sprocket.common.errors import ConfigError
 from sprocket.common.logs.settings import LogSettings
 from sprocket.metrics.health import HealthSettings
 from sprocket.metrics.settings import MetricsSettings
-from sprocket.remoting.listener_settings import ConnectionSettings
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 
 _PEERS = "controllerDLegerPeers"
 

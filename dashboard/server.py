@@ -32,7 +32,7 @@ from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.at_once import AtOnce
 from sprocket.common.clock import Clock
 from sprocket.metrics.http_connections import HttpConnections
-from sprocket.remoting.listening import CannotListen, bound, serve
+from sprocket.remoting.serving.listening import CannotListen, bound, serve
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, ProtocolError, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.flow.joined_buffers import write_buffers
-from sprocket.remoting.listening import CannotListen, KeptPort
+from sprocket.remoting.serving.listening import CannotListen, KeptPort
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
 

@@ -11,7 +11,7 @@ from acl.gate_settings import GateSettings
 from sprocket.common.config.setting_fields import bool_setting, int_setting, made_setting, text_setting
 from sprocket.common.logs.settings import LogSettings
 from sprocket.metrics.health import HealthSettings
-from sprocket.remoting.listener_settings import ListenerSettings
+from sprocket.remoting.serving.listener_settings import ListenerSettings
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from sprocket.common.errors import ConfigError
 from sprocket.common.logs.settings import LogSettings
 from sprocket.metrics.health import HealthSettings
 from sprocket.metrics.settings import MetricsSettings
-from sprocket.remoting.listener_settings import ListenerSettings
 from sprocket.remoting.message.topic_names import TRACE_TOPIC
+from sprocket.remoting.serving.listener_settings import ListenerSettings
 
 _ADDRESS = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 

@@ -27,8 +27,8 @@ from sprocket.remoting.bodies.stats import HAConnectionRuntimeInfo, HARuntimeInf
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
-from sprocket.remoting.listening import KeptPort
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
+from sprocket.remoting.serving.listening import KeptPort
 from sprocket.remoting.tls.watch import ServerTls
 from store.config.store_config import StoreConfig
 from store.retention.back_pressure import Cause

@@ -23,7 +23,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.refusals import Refusal, Refusals, refusal_of
 from sprocket.remoting.routes import Overload, Route, RouteTable
-from sprocket.remoting.rpc_latency import RpcLatency
+from sprocket.remoting.serving.rpc_latency import RpcLatency
 
 
 def _on_slave(code: int, remark: str | None = None) -> Refusal:

@@ -27,8 +27,8 @@ from sprocket.remoting.headers.controller import (
     ForgetControllerRequestHeader,
     GetMetaDataResponseHeader,
 )
-from sprocket.remoting.own_configuration import OwnConfiguration
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
+from sprocket.remoting.serving.own_configuration import OwnConfiguration
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from sprocket.remoting.headers.namesrv import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from sprocket.remoting.own_configuration import OwnConfiguration
 from sprocket.remoting.routes import Action, Resource, Route
+from sprocket.remoting.serving.own_configuration import OwnConfiguration
 
 logger = logging.getLogger(__name__)
 

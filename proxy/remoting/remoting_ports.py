@@ -27,9 +27,9 @@ from sprocket.common.errors import ConfigError
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request
 from sprocket.remoting.headers.client import CheckTransactionStateRequestHeader
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import AllFields, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ServerTls
 

@@ -12,7 +12,7 @@ from typing import Final, cast
 from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.remoting.listening import bound, reason_of, serve
+from sprocket.remoting.serving.listening import bound, reason_of, serve
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from sprocket.common.descriptors import DescriptorReserve
 from sprocket.common.errors import ConfigError
 from sprocket.common.everywhere import EVERYWHERE
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.remoting.listening import reason_of
+from sprocket.remoting.serving.listening import reason_of
 
 logger = logging.getLogger(__name__)
 

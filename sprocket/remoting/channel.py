@@ -24,6 +24,7 @@ from sprocket.remoting.command import FLAG_ONEWAY, Buffer, ReceivedResponse, Req
 from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.flow.handler_tasks import HandlerTasks
 from sprocket.remoting.flow.long_answers import ENDED, LongAnswers
+from sprocket.remoting.flow.read_checks import admitted, with_few_fields
 from sprocket.remoting.flow.read_pressure import ReadPressure
 from sprocket.remoting.flow.shedding import LARGE_READ_BYTES
 from sprocket.remoting.flow.slow_reads import SlowReads
@@ -31,7 +32,6 @@ from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.frames import encode_response
 from sprocket.remoting.framing import Frame, FrameDecoder, Frames
 from sprocket.remoting.outgoing import Outgoing
-from sprocket.remoting.read_checks import admitted, with_few_fields
 from sprocket.remoting.refusals import Refusal, refusal_of
 from sprocket.remoting.routes import AdmittedFrame, Guard, Overload, Result, RouteTable, UnroutableRequest
 from sprocket.remoting.tls.names import common_name

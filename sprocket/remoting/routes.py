@@ -30,7 +30,7 @@ from sprocket.remoting.framing import (
 )
 from sprocket.remoting.headers.base import Header
 from sprocket.remoting.refusals import Refusals
-from sprocket.remoting.rpc_latency import RpcLatency
+from sprocket.remoting.serving.rpc_latency import RpcLatency
 
 if TYPE_CHECKING:
     from sprocket.remoting.signatures_native import Proof

@@ -13,9 +13,9 @@ from sprocket.remoting.channel_counters import ChannelCounters
 from sprocket.remoting.flow.receive_window import set_buffers
 from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.in_process import connect
-from sprocket.remoting.listener_settings import ConnectionSettings
-from sprocket.remoting.listening import CannotListen, bound, serve
 from sprocket.remoting.routes import RouteTable
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
+from sprocket.remoting.serving.listening import CannotListen, bound, serve
 from sprocket.remoting.tls.entrance import Entrance
 from sprocket.remoting.tls.watch import ServerTls
 

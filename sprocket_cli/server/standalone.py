@@ -102,7 +102,7 @@ class _OnPort:
     option: str
 
     async def start(self) -> None:
-        from sprocket.remoting.listening import CannotListen
+        from sprocket.remoting.serving.listening import CannotListen
 
         try:
             await self.server.start()

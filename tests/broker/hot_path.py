@@ -39,10 +39,10 @@ from sprocket.remoting.command import ReceivedResponse
 from sprocket.remoting.framing import JSON
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.message.properties import encode
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from store.config.store_config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, sealed_crc

@@ -14,7 +14,7 @@ import pytest
 from broker.config.broker_config import BrokerRole
 from broker.server import Broker
 from sprocket.common.errors import ConfigError, StoreError
-from sprocket.remoting.listening import bound, serve
+from sprocket.remoting.serving.listening import bound, serve
 from tests.broker.insides import periodic_of, server_of, services_of
 from tests.broker.rig import TestClient, broker_config, store_config
 from tests.compat.ports import free_broker_port

@@ -12,9 +12,9 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
 from sprocket.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from sprocket.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 
 Answer = Callable[[Request[Any]], Response | Awaitable[Response | None] | None]
 

@@ -27,9 +27,9 @@ from sprocket.remoting.headers.controller import (
     RegisterBrokerToControllerRequestHeader,
 )
 from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader, BrokerHeartbeatResponseHeader
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.compat.ports import free_port
 from tests.controller.lone_consensus import LoneConsensus
 from tests.in_process import WAIT_S, ServerSite, started

@@ -21,9 +21,9 @@ from sprocket.remoting.headers.namesrv import (
     NotifyMinBrokerIdChangeRequestHeader,
     UnregisterBrokerRequestHeader,
 )
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.compat.ports import free_port
 from tests.namesrv.reports import CLUSTER, header
 from tests.namesrv.site import Site, site_at

@@ -22,7 +22,6 @@ from sprocket.remoting.command import ReceivedResponse, Response
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, frame_prefix
 from sprocket.remoting.headers.base import Header
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import (
     Action,
     AllFields,
@@ -35,6 +34,7 @@ from sprocket.remoting.routes import (
     open_frame,
 )
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.bad_texts import Connection
 
 CODE: Final = RequestCode.SEND_MESSAGE_V2

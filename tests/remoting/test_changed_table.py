@@ -9,7 +9,7 @@ from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import Frame
-from sprocket.remoting.listening import KeptPort
+from sprocket.remoting.serving.listening import KeptPort
 from tests.remoting.test_server import Echo, client_of, read_opaque, serving
 
 _BIG = int(RequestCode.GET_MIN_OFFSET)

@@ -16,9 +16,9 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.flow.unsent_output import UnsentOutput
 from sprocket.remoting.frames import encode_request
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.waiting import until
 
 KIB = 1024

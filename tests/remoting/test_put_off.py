@@ -11,9 +11,9 @@ from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.frames import encode_request, encode_response
 from sprocket.remoting.framing import Frame, FrameDecoder
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, FramesChannel, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket.remoting.tls.watch import ServerTls
 

@@ -27,10 +27,10 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.flow.shedding import shed
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, FrameDecoder
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.refusals import Refusal, Refusals, refusal_of
 from sprocket.remoting.routes import Action, Check, Handler, NoHeader, Resource, Route, RouteTable, Traffic
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 
 BEAT, SEND = RequestCode.HEART_BEAT, RequestCode.SEND_MESSAGE_V2
 

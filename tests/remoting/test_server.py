@@ -16,10 +16,10 @@ from sprocket.remoting.command import Request, Response
 from sprocket.remoting.frames import NotEncodable, encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, frame_prefix
 from sprocket.remoting.headers.client import UnregisterClientRequestHeader
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.pending import ConnectionLost
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 
 
 class Echo:

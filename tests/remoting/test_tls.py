@@ -21,10 +21,10 @@ from sprocket.remoting.client import ConnectFailed, RemotingClient
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.framing import JSON, frame_prefix
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.pending import ConnectionLost
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from sprocket.remoting.tls import watch as tls_watch
 from sprocket.remoting.tls.certificates import make_authority
 from sprocket.remoting.tls.material import server_context

@@ -30,7 +30,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("sprocket/client/deduplication/deduplicator.py", "sleep"): "edge: waits between two requests to a database",
     # remoting
     ("sprocket/remoting/server.py", "sleep"): "edge: the listening side's sweep",
-    ("sprocket/remoting/listening.py", "network"): "edge: whether the loop's socket listens by now",
+    ("sprocket/remoting/serving/listening.py", "network"): "edge: whether the loop's socket listens by now",
     ("sprocket/remoting/flow/receive_window.py", "network"): "edge: the options of a connection that the loop has made",
     (
         "sprocket/remoting/tls/material.py",

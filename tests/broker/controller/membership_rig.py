@@ -15,9 +15,9 @@ from ha.lease import Lease
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.remoting.client import RemotingClient
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.broker.rig import broker_config, store_config
 from tests.controller.site import CLUSTER, GROUP, Site, site_at
 from tests.waiting import until

@@ -20,9 +20,9 @@ from sprocket.remoting.headers.controller import (
     GetReplicaInfoRequestHeader,
     GetReplicaInfoResponseHeader,
 )
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(60)

@@ -25,9 +25,9 @@ from sprocket.remoting.headers.namesrv import (
     RegisterTopicRequestHeader,
     UnregisterBrokerRequestHeader,
 )
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.broker.rig import running_broker
 from tests.waiting import until
 

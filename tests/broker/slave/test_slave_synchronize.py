@@ -19,9 +19,9 @@ from sprocket.remoting.bodies.stats import HARuntimeInfo
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.broker.rig import GROUP, TOPIC, TestClient, create, running_broker, stored
 from tests.waiting import until
 

@@ -16,9 +16,9 @@ from sprocket.remoting.client import Introduce, RemotingClient
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.quota import ChargeCallerRequestHeader, ChargeCallerResponseHeader
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Resource, Route, RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.clock import ManualClock
 from tests.waiting import until
 

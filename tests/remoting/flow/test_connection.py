@@ -27,7 +27,7 @@ from sprocket.remoting.routes import (
     Traffic,
     UnroutableRequest,
 )
-from sprocket.remoting.rpc_latency import RpcLatency
+from sprocket.remoting.serving.rpc_latency import RpcLatency
 from tests.fuzz.mutation import damaged
 from tests.fuzz.target import pieces_of
 from tests.fuzz.twins.send_targets import Output

@@ -8,9 +8,9 @@ import pytest
 
 from sprocket.remoting.flow.receive_window import NARROW_BYTES, ReceiveWindow
 from sprocket.remoting.frames import encode_request
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 
 CLAMP = (socket.IPPROTO_TCP, 10)
 SIZE = (socket.SOL_SOCKET, socket.SO_RCVBUF)

@@ -9,9 +9,9 @@ from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.flow.unread_input import UnreadInput
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ, Frame, FrameDecoder
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, RouteTable, Traffic
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 
 
 def serve(_: Request[object]) -> Response:

@@ -13,9 +13,9 @@ from sprocket.remoting.flow.long_answers import MAX_LONG_ANSWERS
 from sprocket.remoting.flow.turn import SLICE_S, Turn
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import Frame, FrameDecoder
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import Action, Handler, NoHeader, Resource, Route, RouteTable, Steps, open_frame
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from tests.clock import ManualClock
 
 SLOW, QUICK, LONG, RUN, BIG = (

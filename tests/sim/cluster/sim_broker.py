@@ -31,9 +31,9 @@ from ha.table_queue import TableContent
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.listener_settings import ConnectionSettings
 from sprocket.remoting.routes import RouteTable
 from sprocket.remoting.server import RemotingServer
+from sprocket.remoting.serving.listener_settings import ConnectionSettings
 from store.message_store import MessageStore, PendingMessage
 from store.record.record import decode
 from tests.sim.cluster.machine import Machine, Threads

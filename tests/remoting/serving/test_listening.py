@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from sprocket.remoting.listening import bound, serve
+from sprocket.remoting.serving.listening import bound, serve
 
 
 class Greeting(asyncio.Protocol):

@@ -1,0 +1,1 @@
+"""What a server has around its table of routes: its ports, its settings, its configuration, its latency."""
