@@ -17,6 +17,7 @@ from sprocket.client.send.send_request import properties_text
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.bodies.schedule import CatchUp, Schedule, ScheduleState
 from sprocket.remoting.bodies.topic import PERM_WRITE
+from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.namespaces import with_namespace, without_namespace
 
@@ -139,7 +140,13 @@ class Schedules:
 
     async def _masters(self, topic: str) -> dict[str, str]:
         """Return the address of each master that takes messages of `topic`, by broker name."""
-        route = await self._admin.topic_route(topic)
+        try:
+            route = await self._admin.topic_route(topic)
+        except AdminError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            advice = f"topic {topic} does not exist; create it with `sprocket topic create {topic}`"
+            raise AdminError(advice, error.code) from None
         writable = {queues.broker_name for queues in route.queue_datas if queues.perm & PERM_WRITE}
         masters = {
             group.broker_name: group.broker_addrs[MASTER_ID]

@@ -181,8 +181,10 @@ class _ServerDatabase(ABC):
                         self._connection = await self._connect()
                     return await self._execute(self._connection, work)
             except self._errors as error:
+                advice = "" if self._connection else "; check the URL, and that the server runs and admits the account"
                 await self.close()
-                raise DatabaseUnusable(f"database {self._place}: {type(error).__name__}: {error}") from error
+                text = f"database {self._place}: {type(error).__name__}: {error}{advice}"
+                raise DatabaseUnusable(text) from error
             except asyncio.CancelledError:
                 await self.close()
                 raise
@@ -197,7 +199,8 @@ class PostgresDatabase(_ServerDatabase):
             import asyncpg
         except ImportError:
             raise IllegalArgument(f"the package asyncpg is not installed; run `{install('postgresql')}`") from None
-        super().__init__(place, (asyncpg.PostgresError, asyncpg.InterfaceError))
+        # It raises ValueError for a URL that it cannot read.
+        super().__init__(place, (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError))
         self._asyncpg = asyncpg
         self._url = url
 

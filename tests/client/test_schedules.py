@@ -54,6 +54,8 @@ async def test_a_schedule_is_set_again_paused_triggered_and_deleted(broker: Brok
         assert first == again and first.schedule.properties == {"TIMER_DELAY_MS": "1000"}
         with pytest.raises(AdminError, match="exists already"):
             await mq.schedule("nightly", topic=topic, body=b"go", cron="0 6 * * *", replace=False)
+        with pytest.raises(AdminError, match="does not exist; create it with `sprocket topic create Absent`"):
+            await mq.schedule("nightly", topic="Absent", body=b"go", every=1)
         await mq.schedules.pause("nightly", topic)
         await mq.schedules.trigger("nightly", topic)
         assert (await mq.schedules.get("nightly", topic)).is_paused

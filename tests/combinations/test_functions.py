@@ -105,7 +105,8 @@ async def _often(attempt: Callable[[], Awaitable[None]]) -> None:
 
 async def _feed(mq: sprocket.Connection, topic: str, done: asyncio.Event) -> None:
     """Send the inputs, each once; `done` is set when half of them are sent."""
-    settings = SendSettings(idempotent=True, send_msg_timeout_s=30.0, retry_times_when_send_failed=100)
+    # A broker that was killed may start slowly on a busy machine.  It knows ids for 10 minutes.
+    settings = SendSettings(idempotent=True, send_msg_timeout_s=300.0, retry_times_when_send_failed=1000)
     producer = mq.producer("feeders", settings=settings)
     for number in range(_INPUTS):
         message = Message(topic, b"%d" % number, unique_key=str(number))

@@ -178,6 +178,15 @@ def test_a_key_that_cannot_be_stored_is_refused(key: Any) -> None:
             with_sqlite.add(connection, Message("Orders", b"x", priority=1), key="k")
 
 
+@pytest.mark.parametrize("url", ["postgresql://shop:secret@127.0.0.1:1/shop", "mysql://shop:secret@127.0.0.1:1/shop"])
+async def test_a_server_that_does_not_answer_is_named_without_its_password(url: str) -> None:
+    with pytest.raises(DatabaseUnusable, match=r"database 127\.0\.0\.1:1/shop: .*; check the URL, and that") as raised:
+        await open_database(url).create()
+    assert "secret" not in str(raised.value)
+    with pytest.raises((DatabaseUnusable, IllegalArgument), match=r"database 127\.0\.0\.1:port/shop: "):
+        await open_database(url.replace(":1/", ":port/")).create()
+
+
 def test_another_database_is_refused() -> None:
     with pytest.raises(IllegalArgument, match=r"pass postgresql://.* mysql://.* or sqlite:///"):
         open_database("oracle://localhost/shop")

@@ -83,7 +83,8 @@ class Instances:
 async def feed(mq: sprocket.Connection, stop: asyncio.Event, per_s: int) -> int:
     """Send inputs, each once, until `stop`; return how many there are."""
     numbers = [0] * KEYS
-    settings = SendSettings(idempotent=True, send_msg_timeout_s=30.0, retry_times_when_send_failed=100)
+    # A broker that was killed may start slowly on a busy machine.  It knows ids for 10 minutes.
+    settings = SendSettings(idempotent=True, send_msg_timeout_s=300.0, retry_times_when_send_failed=1000)
     producer = mq.producer(settings=settings)
     while not stop.is_set():
         for key in range(KEYS):
