@@ -171,7 +171,8 @@ class TieredReads:
     def _archived_min(self, topic: str, queue_id: int) -> int | None:
         if self._view is None or self._config().tiered_storage_level is TieredStorageLevel.DISABLE:
             return None
-        low = self._view.ranges.min_offset(topic, queue_id, self._ages.now_ms())
+        # Before the manifest was read it may have all: so nobody is moved, and no offset is idle.
+        low = self._view.ranges.min_offset(topic, queue_id, self._ages.now_ms()) if self._view.is_known else 0
         # A queue that starts at 0 again, because its topic was deleted, has nothing there yet.
         return low if low is not None and low < self._store.max_offset(topic, queue_id) else None
 
@@ -216,8 +217,6 @@ class TieredReads:
         """Return the messages of a read; MESSAGE_WAS_REMOVING, which stands for: try again, if the store fails."""
         began_s = self._clock.monotonic()
         try:
-            if not self._archive.is_known:
-                raise Unavailable("the manifest of the archive was not read yet")
             return self._noted(read, *await self._timely(read.group, self._messages(read)))
         except Damaged as error:
             self._note_failure(read, error)
@@ -231,6 +230,8 @@ class TieredReads:
 
     async def _timely(self, reader: str, steps: Steps[T]) -> T:
         """Return the result of `steps`.  Raises `Unavailable` after the time for a read, and other errors."""
+        if not self._archive.is_known:
+            raise Unavailable("the manifest of the archive was not read yet")
         timeout_ms = self._config().tiered_store_read_timeout
         try:
             async with asyncio.timeout(timeout_ms / 1000):

@@ -172,6 +172,13 @@ async def test_before_the_manifest_is_known_no_group_is_moved_past_what_the_arch
     assert (reads.serves("Orders", 0, low - 1), reads.serves("Orders", 0, low)) == (True, False)
     result = await answer(reads, TierRead("group", "Orders", 0, 3, 32, 1 << 20, None))
     assert (result.status, result.next_offset) == (GetStatus.MESSAGE_WAS_REMOVING, 3)
+    assert reads.min_offset("Orders", 0) == 0
+    for query in (
+        reads.record_at(0), reads.records_of_key("Orders", "k1", 0, 1 << 60, low, 1),
+        reads.offset_by_time("Orders", 0, 1, Boundary.LOWER), reads.earliest_store_time("Orders", 0),
+    ):  # fmt: skip
+        with pytest.raises(Unavailable, match="was not read yet"):
+            await query
     ready = asyncio.Event()
     assert reads.read_now(TierRead("group", "Orders", 0, 3, 32, 1 << 20, None), ready.set) is None
     await reads.adopt(made.manifest)
