@@ -1,7 +1,8 @@
 """A server in this process that speaks the part of Google Cloud Storage's XML API that clients of an archive use.
 
-fake-gcs-server has no puts of it, and Google's testbench neither ETags nor lists nor uploads in parts.  Objects have generations, and a
-put with ``x-goog-if-generation-match`` is judged by them (0: there is no object).  Buckets need not be made.
+fake-gcs-server has no puts of it, and Google's testbench neither ETags nor lists nor uploads in parts.  Objects have
+generations, and a put with ``x-goog-if-generation-match`` is judged by them (0: there is no object).  Buckets need not
+be made.
 Source: https://cloud.google.com/storage/docs/xml-api/reference-headers and its pages of methods.
 """
 
