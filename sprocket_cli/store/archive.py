@@ -5,11 +5,16 @@ from pathlib import Path
 
 import click
 
+from sprocket.common.clock import SystemClock
 from sprocket.common.errors import ConfigError
 from sprocket_cli.client_session import CommandFailed, WrongUsage, print_json
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.processes import interrupts
 from sprocket_cli.store.commands import progress_bar, size_text, store_errors
+from store.tier.archive_check import ArchiveCheck, repair
+from store.tier.object_store import Damaged
+from store.tier.open_archive import open_archive
+from store.tier.restore import ArchiveRestore
 
 
 def is_url(text: str) -> bool:
@@ -23,10 +28,6 @@ def restore_archive(url: str, target: Path, *, as_json: bool) -> None:
 
 
 async def _restore(url: str, target: Path, as_json: bool) -> None:
-    from store.tier.object_store import Damaged
-    from store.tier.open_archive import open_archive
-    from store.tier.restore import ArchiveRestore
-
     with store_errors():
         try:
             archive = await open_archive(url)
@@ -62,10 +63,6 @@ def check_archive(url: str, *, quick: bool, repairs: bool, as_json: bool) -> Non
 
 
 async def _check(url: str, quick: bool, repairs: bool, as_json: bool) -> bool:
-    from sprocket.common.clock import SystemClock
-    from store.tier.archive_check import ArchiveCheck, repair
-    from store.tier.open_archive import open_archive
-
     with store_errors():
         try:
             archive = await open_archive(url)

@@ -5,18 +5,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from sprocket.common.clock import SystemClock
 from sprocket.common.errors import CorruptRecord
 from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage, json_option, print_found
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.store.archive import is_url, restore_archive
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, size_text, store_errors
-
-if TYPE_CHECKING:
-    from store.backup.manifest import Manifest
+from store.backup.backup import Backup
+from store.backup.manifest import BackupDamaged, Manifest, require
+from store.backup.restore import restore as restored
+from store.backup.verification import faults
 
 
 @click.command(context_settings=HELP)
@@ -42,9 +43,6 @@ def backup(
 
     Exit status: 0 done, 1 the log or the backup is damaged, 2 DIRECTORY is no store, 74 refused for another reason.
     """
-    from sprocket.common.clock import SystemClock
-    from store.backup.backup import Backup
-
     shape = shape_of(config, segment_bytes)
     with store_errors(), _damage():
         with progress_bar("copying", _size_of(shape.commit_log or directory / "commitlog"), quiet=as_json) as progress:
@@ -73,8 +71,6 @@ def verify(folder: Path, as_json: bool) -> None:
 
     Exit status: 0 nothing is wrong, 1 the backup is damaged, 2 FOLDER is no backup, 74 it cannot be read.
     """
-    from store.backup.manifest import require
-
     with store_errors(), _damage():
         manifest = require(folder)
         found = _faults(folder, manifest, as_json)
@@ -105,9 +101,6 @@ def restore(source: str, directory: Path | None, target: Path | None, as_json: b
         restore_archive(source, target, as_json=as_json)
         return
     folder = Path(source)
-    from store.backup.manifest import require
-    from store.backup.restore import restore as restored
-
     with store_errors(), _damage():
         total = sum(part.size_bytes for part in require(folder).parts)
         with progress_bar("restoring", total, quiet=as_json) as progress:
@@ -119,8 +112,6 @@ def restore(source: str, directory: Path | None, target: Path | None, as_json: b
 @contextmanager
 def _damage() -> Iterator[None]:
     """Turn damage of a log or a backup into a message and exit status 1."""
-    from store.backup.manifest import BackupDamaged
-
     try:
         yield
     except (BackupDamaged, CorruptRecord) as error:
@@ -131,9 +122,7 @@ def _size_of(commit_log: Path) -> int:
     return sum(path.stat().st_size for path in commit_log.glob("*")) if commit_log.is_dir() else 0
 
 
-def _faults(folder: Path, manifest: "Manifest", as_json: bool) -> list[str]:
-    from store.backup.verification import faults
-
+def _faults(folder: Path, manifest: Manifest, as_json: bool) -> list[str]:
     total = sum(part.size_bytes for part in manifest.parts)
     with progress_bar("verifying", total, quiet=as_json) as progress:
         return faults(folder, manifest, progress)
@@ -143,7 +132,7 @@ def _damaged(found: list[str]) -> list[str]:
     return [f"damaged: {line}" for line in found]
 
 
-def _document(folder: Path, manifest: "Manifest") -> dict[str, object]:
+def _document(folder: Path, manifest: Manifest) -> dict[str, object]:
     return {
         "backup": str(folder),
         "number": manifest.number,

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +9,7 @@ from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_fou
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.store.archive import check_archive, is_url
 from sprocket_cli.store.commands import progress_bar, shape_of, shape_options, size_text, store_errors
-
-if TYPE_CHECKING:
-    from store.inspection.store_inspection import StoreInspection
+from store.inspection.store_inspection import StoreInspection
 
 _SHOWN = 40
 
@@ -41,8 +38,6 @@ def check(
     if repairs:
         raise WrongUsage("--repair is for an archive; a store directory has `sprocket store repair`")
     directory = Path(place)
-    from store.inspection.store_inspection import StoreInspection
-
     with store_errors():
         inspection = StoreInspection(directory, shape_of(config, segment_bytes), quick=quick)
         total = 0 if quick else inspection.total_bytes
@@ -52,7 +47,7 @@ def check(
     sys.exit(SUCCESS if inspection.findings.is_fine else FAILURE)
 
 
-def document(inspection: "StoreInspection") -> dict[str, object]:
+def document(inspection: StoreInspection) -> dict[str, object]:
     """Return the result for programs."""
     figures, findings = inspection.figures, inspection.findings
     return {
@@ -78,7 +73,7 @@ def document(inspection: "StoreInspection") -> dict[str, object]:
     }
 
 
-def lines(inspection: "StoreInspection") -> list[str]:
+def lines(inspection: StoreInspection) -> list[str]:
     """Return the result for people."""
     figures, findings, log = inspection.figures, inspection.findings, inspection.log
     state = "in use by a broker: checked up to its end at the start of the check" if inspection.is_running else (

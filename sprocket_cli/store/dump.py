@@ -4,18 +4,20 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
+from sprocket.client.compression import decompress
+from sprocket.common.errors import ClientError
 from sprocket.common.limits import MAX_INFLATED_BYTES
 from sprocket_cli.client_session import HELP
 from sprocket_cli.exit_codes import FAILURE
 from sprocket_cli.store.commands import DIRECTORY, shape_options, store_errors
 from sprocket_cli.store.selection import Walk, selection_of, selection_options
-
-if TYPE_CHECKING:
-    from store.record.record import Record
+from store.inspection.record_row import base64_text, dump_of
+from store.record.record import Record
 
 
 @click.command(context_settings=HELP)
@@ -53,9 +55,6 @@ def dump(
 
     Records of unfinished transactions are included.  Exit status: 0, or 1 if no record begins at --offset.
     """
-    import msgspec
-
-    from store.inspection.record_row import dump_of
 
     selection = selection_of(options)
     if offset is not None:
@@ -81,12 +80,8 @@ def dump(
         sys.exit(FAILURE)
 
 
-def _body(record: "Record", form: str, raw: bool, limit_bytes: int) -> tuple[str | None, str]:
+def _body(record: Record, form: str, raw: bool, limit_bytes: int) -> tuple[str | None, str]:
     """Return the body as text, and the encoding of that text."""
-    from sprocket.client.compression import decompress
-    from sprocket.common.errors import ClientError
-    from store.inspection.record_row import base64_text
-
     if form == "none":
         return None, ""
     content, note = bytes(record.body), ""

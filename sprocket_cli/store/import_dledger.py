@@ -2,26 +2,23 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sprocket_cli.client_session import WrongUsage
 from sprocket_cli.store.commands import progress_bar, shape_of, store_errors
 from sprocket_cli.store.new_store import check_new, fill, report
 from sprocket_cli.store.written_store import settings_of
-
-if TYPE_CHECKING:
-    from store.dledger.conversion import LogWriter
-    from store.dledger.entry_log import EntryLog, Progress
+from store.disk.disk import RealDisk
+from store.dledger.conversion import LogWriter, records_of
+from store.dledger.entry_log import EntryLog, Progress
+from store.dledger.folders import DLEDGER_PREFIX, dledger_folders
+from store.inspection.file_sequence import FileSequence
+from store.inspection.file_view import is_locked
 
 
 def import_dledger(
     source: Path, directory: Path, config: Path | None, segment_bytes: int | None, *, dry_run: bool, as_json: bool
 ) -> None:
     """Convert the files of one broker.  Raises WrongUsage, or CommandFailed that says what to do with the new store."""
-    from store.dledger.conversion import LogWriter
-    from store.dledger.entry_log import EntryLog
-    from store.inspection.file_view import is_locked
-
     with store_errors():
         folder = _folder_in(source)
         root = folder.parent
@@ -39,9 +36,6 @@ def import_dledger(
 
 def _folder_in(source: Path) -> Path:
     """Return the folder with the entries: `source` itself, or the only one in it."""
-    from store.disk.disk import RealDisk
-    from store.dledger.folders import DLEDGER_PREFIX, dledger_folders
-
     if source.name.startswith(DLEDGER_PREFIX) and (source / "data").is_dir():
         return source.absolute()
     folders = dledger_folders(RealDisk(), source.absolute())
@@ -53,11 +47,8 @@ def _folder_in(source: Path) -> Path:
     return folders[0]
 
 
-def _pieces(root: Path, entries: "EntryLog", writer: "LogWriter", progress: "Progress") -> Iterator[memoryview]:
+def _pieces(root: Path, entries: EntryLog, writer: LogWriter, progress: Progress) -> Iterator[memoryview]:
     """Yield the new log: first the records from before DLedger mode was turned on, then those of the entries."""
-    from store.dledger.conversion import records_of
-    from store.inspection.file_sequence import FileSequence
-
     log = FileSequence(root / "commitlog")
     for offset, record in records_of(log):
         yield from writer.add(record, f"{log.path_at(offset)} at {offset}")
@@ -71,8 +62,6 @@ def _copy_tables(root: Path, directory: Path) -> None:
 
     The timer's checkpoint names a wheel that is not there, so the broker rebuilds it from the topic of timed messages.
     """
-    from store.disk.disk import RealDisk
-
     disk = RealDisk()
     for name, size in disk.entries(root / "config"):
         if size is None or name.endswith(".tmp"):

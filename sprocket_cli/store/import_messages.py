@@ -4,21 +4,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
 import click
 
 from sprocket.common.errors import RequestError, StoreBusy, StoreError
+from sprocket.remoting.message.record import record_size
 from sprocket_cli.client_session import HELP, CommandFailed, json_option
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
+from sprocket_cli.store.import_dledger import import_dledger
+from sprocket_cli.store.import_tier import import_tier
 from sprocket_cli.store.new_store import report
+from sprocket_cli.store.parquet import read_rows
 from sprocket_cli.store.written_store import Notices, add_topics, open_store, settings_of
-
-if TYPE_CHECKING:
-    from store.config.store_config import StoreConfig
-    from store.inspection.record_row import Row
-    from store.message_store import MessageStore
-    from store.record.record import PendingMessage, TagsCodes
+from store.config.store_config import StoreConfig
+from store.inspection.record_row import Row, decode_row, message_of, row_of_values
+from store.message_store import MessageStore
+from store.record.checksum import SEAL_BYTES
+from store.record.record import PendingMessage, TagsCodes
+from store.tier.flat_files import broker_folder
 
 # Tries of about 1 s each while the flush lags behind.
 _TRIES = 120
@@ -51,10 +54,6 @@ def import_(
     keep queues, queue offsets and times; topics get as many queues as have messages. The store must be new.
     """
     if file.is_dir():
-        from sprocket_cli.store.import_dledger import import_dledger
-        from sprocket_cli.store.import_tier import import_tier
-        from store.tier.flat_files import broker_folder
-
         with store_errors():
             folder = broker_folder(file.absolute())
         if folder is not None:
@@ -62,8 +61,6 @@ def import_(
             return
         import_dledger(file, directory, config, segment_bytes, dry_run=dry_run, as_json=as_json)
         return
-    from store.record.record import TagsCodes
-
     shape = shape_of(config, segment_bytes)
     tags_codes = TagsCodes(shape.delay_levels)
     queues: dict[str, int] = {}
@@ -79,10 +76,8 @@ def import_(
     report(count, queues, directory, dry_run=dry_run, as_json=as_json)
 
 
-def _rows(file: Path) -> "Iterator[tuple[int, Row]]":
+def _rows(file: Path) -> Iterator[tuple[int, Row]]:
     """Yield each row with its number, counted from 1.  Raises CommandFailed for a malformed row."""
-    from store.inspection.record_row import decode_row, row_of_values
-
     is_parquet = file.suffix == ".parquet"
     if not is_parquet:
         with file.open("rb") as probe:
@@ -90,8 +85,6 @@ def _rows(file: Path) -> "Iterator[tuple[int, Row]]":
     number = 0
     try:
         if is_parquet:
-            from sprocket_cli.store.parquet import read_rows
-
             for number, values in enumerate(read_rows(file), 1):
                 yield number, row_of_values(values)
             return
@@ -103,20 +96,15 @@ def _rows(file: Path) -> "Iterator[tuple[int, Row]]":
         raise CommandFailed(f"{file}:{number}: {error}; nothing was imported") from None
 
 
-def _message(file: Path, number: int, row: "Row", tags_codes: "TagsCodes") -> "PendingMessage":
-    from store.inspection.record_row import message_of
-
+def _message(file: Path, number: int, row: Row, tags_codes: TagsCodes) -> PendingMessage:
     try:
         return message_of(row, tags_codes)
     except StoreError as error:
         raise CommandFailed(f"{file}:{number}: {error}; nothing was imported") from None
 
 
-def _check_size(file: Path, number: int, message: "PendingMessage", settings: "StoreConfig") -> None:
+def _check_size(file: Path, number: int, message: PendingMessage, settings: StoreConfig) -> None:
     """Raise CommandFailed for a message that the store would refuse."""
-    from sprocket.remoting.message.record import record_size
-    from store.record.checksum import SEAL_BYTES
-
     size = record_size(
         message.sys_flag, len(message.body), len(message.topic.encode()), len(message.properties) + SEAL_BYTES
     )
@@ -129,9 +117,7 @@ def _check_size(file: Path, number: int, message: "PendingMessage", settings: "S
     raise CommandFailed(f"{file}:{number}: {why}; nothing was imported")
 
 
-def _append(
-    file: Path, directory: Path, settings: "StoreConfig", tags_codes: "TagsCodes", queues: dict[str, int]
-) -> None:
+def _append(file: Path, directory: Path, settings: StoreConfig, tags_codes: TagsCodes, queues: dict[str, int]) -> None:
     notices: Notices = SimpleQueue()
     store = open_store(directory, settings, notices)
     written = 0
@@ -160,7 +146,7 @@ def _imported(written: int) -> str:
     return f"rows up to {written} are imported, later ones are not" if written else "nothing was imported"
 
 
-def _put(store: "MessageStore", batch: "list[PendingMessage]", notices: Notices) -> None:
+def _put(store: MessageStore, batch: list[PendingMessage], notices: Notices) -> None:
     """Append a batch and run the notices of the store's threads; wait while the flush lags behind."""
     for _ in range(_TRIES):
         try:

@@ -2,27 +2,21 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sprocket_cli.store.commands import progress_bar, shape_of, store_errors
 from sprocket_cli.store.new_store import check_new, fill, report
 from sprocket_cli.store.written_store import add_topics, settings_of
-
-if TYPE_CHECKING:
-    from store.dledger.conversion import LogWriter
-    from store.dledger.entry_log import Progress
-    from store.tier.flat_files import FlatFiles
+from store.dledger.conversion import LogWriter
+from store.dledger.entry_log import Progress
+from store.tier.flat_files import FlatFiles
 
 
 def import_tier(
     folder: Path, directory: Path, config: Path | None, segment_bytes: int | None, *, dry_run: bool, as_json: bool
 ) -> None:
     """Convert the files of one broker.  Raises WrongUsage, or CommandFailed that says what to do with the new store."""
-    from store.dledger.conversion import LogWriter
-    from store.tier.flat_files import FlatFiles
-
     with store_errors():
         check_new(folder, directory)
         files = FlatFiles(folder)
@@ -36,7 +30,7 @@ def import_tier(
     report(writer.records.total(), writer.records, directory, dry_run=dry_run, as_json=as_json)
 
 
-def _queues(files: "FlatFiles") -> dict[str, int]:
+def _queues(files: FlatFiles) -> dict[str, int]:
     """Return how many queues each topic has."""
     found: dict[str, int] = {}
     for queue in files.queues:
@@ -44,7 +38,7 @@ def _queues(files: "FlatFiles") -> dict[str, int]:
     return found
 
 
-def _pieces(files: "FlatFiles", writer: "LogWriter", progress: "Progress") -> Iterator[memoryview]:
+def _pieces(files: FlatFiles, writer: LogWriter, progress: Progress) -> Iterator[memoryview]:
     """Yield the new log."""
     for found in files.records(progress):
         yield from writer.add(found.content, found.where)

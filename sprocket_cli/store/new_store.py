@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sprocket.common.errors import StoreError
 from sprocket_cli.client_session import CommandFailed, WrongUsage, print_found
 from sprocket_cli.store.written_store import Notices, open_store
-
-if TYPE_CHECKING:
-    from store.config.store_config import StoreConfig
+from store.config.store_config import StoreConfig
 
 _APPEND_BYTES: Final = 1024 * 1024
 _FLUSH_BYTES: Final = 64 * 1024 * 1024
@@ -26,7 +24,7 @@ def check_new(root: Path, directory: Path) -> None:
 
 
 def fill(
-    directory: Path, settings: "StoreConfig", pieces: Iterator[memoryview], finish: Callable[[], None], *, dry_run: bool
+    directory: Path, settings: StoreConfig, pieces: Iterator[memoryview], finish: Callable[[], None], *, dry_run: bool
 ) -> None:
     """Write the pieces of the log, then call `finish`; with `dry_run` only read them.
 
@@ -43,7 +41,7 @@ def fill(
         raise CommandFailed(f"{error}; remove {directory} before you try again") from None
 
 
-def _write_log(directory: Path, settings: "StoreConfig", pieces: Iterator[memoryview]) -> None:
+def _write_log(directory: Path, settings: StoreConfig, pieces: Iterator[memoryview]) -> None:
     """Write the log as a slave does: queues and index are built from it."""
     notices: Notices = SimpleQueue()
     store = open_store(directory, settings, notices)

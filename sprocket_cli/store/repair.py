@@ -2,18 +2,22 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
+from sprocket.common.clock import SystemClock
+from sprocket.common.errors import DiskFailed, StoreError
 from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_found, print_json
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_of, shape_options, store_errors
-
-if TYPE_CHECKING:
-    from store.inspection.inspected_store import StoreShape
-    from store.inspection.store_inspection import StoreInspection
-    from store.repair.repair_journal import Action
+from store.disk.disk import RealDisk
+from store.inspection.inspected_store import StoreShape
+from store.inspection.store_inspection import StoreInspection
+from store.repair import repair_files
+from store.repair.repair import Repair, settled_shape
+from store.repair.repair_journal import Action, describe
+from store.repair.repair_plan import plan
 
 _SHOWN = 40
 
@@ -65,9 +69,6 @@ class _lock:  # noqa: N801  # used as a statement
         self._path = directory / "lock"
 
     def __enter__(self) -> None:
-        from sprocket.common.errors import DiskFailed, StoreError
-        from store.disk.disk import RealDisk
-
         try:
             self._held = RealDisk().lock(self._path)
         except DiskFailed:
@@ -81,15 +82,12 @@ class _lock:  # noqa: N801  # used as a statement
 
 def _only_say(
     directory: Path,
-    shape: "StoreShape",
+    shape: StoreShape,
     rebuild_queues: str | None,
     rebuild_index: bool,
     undo: str | None,
     as_json: bool,
 ) -> int:
-    from store.repair import repair_files
-    from store.repair.repair_journal import describe
-
     if undo:
         journal = repair_files.load(directory / Path(undo).name)
         for action in reversed(journal.actions):
@@ -112,28 +110,20 @@ def _only_say(
 
 def _inspected(
     directory: Path,
-    shape: "StoreShape",
+    shape: StoreShape,
     rebuild_queues: str | None,
     rebuild_index: bool,
     as_json: bool,
     *,
     is_ours: bool = False,
-) -> "tuple[StoreInspection, list[Action]]":
-    from store.inspection.store_inspection import StoreInspection
-    from store.repair.repair_plan import plan
-
+) -> tuple[StoreInspection, list[Action]]:
     store = StoreInspection(directory, shape, is_ours=is_ours)
     with progress_bar("checking", store.total_bytes, quiet=as_json) as progress:
         store.run(progress)
     return store, plan(store, rebuild_queues=rebuild_queues, rebuild_index=rebuild_index)
 
 
-def _repair(
-    directory: Path, shape: "StoreShape", rebuild_queues: str | None, rebuild_index: bool, as_json: bool
-) -> bool:
-    from sprocket.common.clock import SystemClock
-    from store.repair.repair import Repair, settled_shape
-
+def _repair(directory: Path, shape: StoreShape, rebuild_queues: str | None, rebuild_index: bool, as_json: bool) -> bool:
     told = (lambda text: None) if as_json else (lambda text: click.echo(text))
     resumed = Repair(directory, shape, SystemClock(), told).resume()
     if resumed is not None and not as_json:
@@ -157,17 +147,12 @@ def _repair(
     return after.findings.is_fine
 
 
-def _undo(directory: Path, shape: "StoreShape", name: str, as_json: bool) -> None:
-    from sprocket.common.clock import SystemClock
-    from store.repair.repair import Repair
-
+def _undo(directory: Path, shape: StoreShape, name: str, as_json: bool) -> None:
     said = Repair(directory, shape, SystemClock()).undo(name)
     print_found({"undone": said}, (f"undone: {line}" for line in said), as_json=as_json)
 
 
-def _say(actions: "list[Action]", prefix: str) -> None:
-    from store.repair.repair_journal import describe
-
+def _say(actions: list[Action], prefix: str) -> None:
     for action in actions[:_SHOWN]:
         click.echo(f"{prefix}{describe(action)}")
     if len(actions) > _SHOWN:
@@ -176,7 +161,7 @@ def _say(actions: "list[Action]", prefix: str) -> None:
         click.echo("there is nothing to repair")
 
 
-def _say_rest(store: "StoreInspection") -> None:
+def _say_rest(store: StoreInspection) -> None:
     if store.findings.is_fine:
         click.echo("a check now finds nothing wrong")
         return
@@ -185,11 +170,7 @@ def _say_rest(store: "StoreInspection") -> None:
             click.echo(f"still {finding.severity}: {finding.path}: {finding.text}")
 
 
-def _document(
-    store: "StoreInspection", actions: "list[Action]", folder: Path | None, *, done: bool
-) -> dict[str, object]:
-    import msgspec
-
+def _document(store: StoreInspection, actions: list[Action], folder: Path | None, *, done: bool) -> dict[str, object]:
     return {
         "store": str(store.root),
         "ok": store.findings.is_fine,

@@ -4,17 +4,17 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from sprocket.common.errors import StoreError
 from sprocket_cli.client_session import WrongUsage
 from sprocket_cli.store.commands import shape_of
-
-if TYPE_CHECKING:
-    from store.inspection.record_selection import Selection
-    from store.record.record import Record
+from store.inspection.file_sequence import FileSequence
+from store.inspection.log_inspection import Gap
+from store.inspection.record_selection import Selection, place_of, select
+from store.record.record import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,8 +56,6 @@ class Walk:
     """Walk over the chosen messages of one store; `damaged_bytes` counts skipped damage."""
 
     def __init__(self, directory: Path, config: Path | None, segment_bytes: int | None) -> None:
-        from store.inspection.file_sequence import FileSequence
-
         self.directory = directory
         self.shape = shape_of(config, segment_bytes)
         log_directory = self.shape.commit_log or directory / "commitlog"
@@ -71,12 +69,9 @@ class Walk:
         return len(self.log.parts) * self.log.file_bytes
 
     def records(
-        self, selection: "Selection", limit: int | None, progress: Callable[[int], None] = lambda size_bytes: None
-    ) -> "Iterator[Record]":
+        self, selection: Selection, limit: int | None, progress: Callable[[int], None] = lambda size_bytes: None
+    ) -> Iterator[Record]:
         """Yield the chosen records, at most `limit`."""
-        from store.inspection.log_inspection import Gap
-        from store.inspection.record_selection import select
-
         count = 0
         for found in select(self.log, self._narrowed(selection), None, progress):
             if isinstance(found, Gap):
@@ -87,12 +82,9 @@ class Walk:
             if limit is not None and count >= limit:
                 return
 
-    def _narrowed(self, selection: "Selection") -> "Selection":
+    def _narrowed(self, selection: Selection) -> Selection:
         """Return `selection` with the place from the ConsumeQueue if it names topic, queue and queue offset."""
         from dataclasses import replace
-
-        from store.inspection.file_sequence import FileSequence
-        from store.inspection.record_selection import place_of
 
         if selection.topic is None or selection.queue_id is None or selection.queue_offset is None:
             return selection
@@ -112,10 +104,8 @@ class Walk:
             )
 
 
-def selection_of(options: dict[str, Any], *, only_visible: bool = False) -> "Selection":
+def selection_of(options: dict[str, Any], *, only_visible: bool = False) -> Selection:
     """Return the options as a `Selection`.  Raises WrongUsage for an empty range."""
-    from store.inspection.record_selection import Selection
-
     begin, end = options["from_time"], options["to_time"]
     if begin is not None and end is not None and begin >= end:
         raise WrongUsage("--from-time must be before --to-time")

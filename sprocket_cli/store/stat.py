@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +9,7 @@ from sprocket_cli.client_session import HELP, json_option, print_found
 from sprocket_cli.columns import fitted, seconds_text
 from sprocket_cli.store.commands import DIRECTORY, progress_bar, shape_options, size_text, store_errors
 from sprocket_cli.store.selection import Walk
-
-if TYPE_CHECKING:
-    from store.inspection.store_figures import Cardinality, StoreFigures
+from store.inspection.store_figures import Cardinality, StoreFigures
 
 
 @click.command(context_settings=HELP)
@@ -28,8 +25,6 @@ def stat(
 
     An estimated number begins with "~".
     """
-    from store.inspection.store_figures import StoreFigures
-
     with store_errors():
         walk = Walk(directory, config, segment_bytes)
         figures = StoreFigures(walk.log, walk.shape.delay_levels)
@@ -39,7 +34,7 @@ def stat(
     print_found(_document(directory, figures), lines, as_json=as_json)
 
 
-def _topic_lines(directory: Path, figures: "StoreFigures", top: int) -> Iterator[str]:
+def _topic_lines(directory: Path, figures: StoreFigures, top: int) -> Iterator[str]:
     log = figures.log
     size = figures.end_offset - log.first_offset
     yield (
@@ -63,7 +58,7 @@ def _topic_lines(directory: Path, figures: "StoreFigures", top: int) -> Iterator
         yield f"and {len(by_size) - top} smaller topics"
 
 
-def _queue_lines(figures: "StoreFigures", name: str) -> list[str]:
+def _queue_lines(figures: StoreFigures, name: str) -> list[str]:
     topic = figures.topics.get(name)
     rows = []
     for queue_id, queue in sorted(topic.queues.items()) if topic is not None else ():
@@ -72,11 +67,11 @@ def _queue_lines(figures: "StoreFigures", name: str) -> list[str]:
     return fitted(("queue", "messages", "size", "oldest", "newest"), rows)
 
 
-def _number(cardinality: "Cardinality") -> str:
+def _number(cardinality: Cardinality) -> str:
     return f"~{cardinality.count}" if cardinality.is_estimated else str(cardinality.count)
 
 
-def _document(directory: Path, figures: "StoreFigures") -> dict[str, object]:
+def _document(directory: Path, figures: StoreFigures) -> dict[str, object]:
     topics: dict[str, object] = {}
     for name, topic in sorted(figures.topics.items()):
         total = topic.total

@@ -3,25 +3,28 @@
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from sprocket.common.clock import SystemClock
+from sprocket.common.files.config_file import ConfigFile
+from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
+from sprocket.remoting.codec.fastjson import loads
+from sprocket.remoting.codec.pretty_json import pretty
 from sprocket_cli.client_session import WrongUsage
-
-if TYPE_CHECKING:
-    from store.config.store_config import StoreConfig
-    from store.inspection.inspected_store import StoreShape
-    from store.message_store import MessageStore
+from store.config.store_config import StoreConfig
+from store.inspection.file_sequence import FileSequence
+from store.inspection.file_view import is_locked
+from store.inspection.inspected_store import StoreShape
+from store.inspection.queue_table_inspection import QueueTableInspection
+from store.message_store import MessageStore
+from store.record.record import TagsCodes
 
 Notices = SimpleQueue[Callable[[], None]]
 
 
-def settings_of(directory: Path, shape: "StoreShape") -> "StoreConfig":
+def settings_of(directory: Path, shape: StoreShape) -> StoreConfig:
     """Return what the store is opened with: files of the size that those that are there have."""
-    from store.config.store_config import StoreConfig
-    from store.inspection.file_sequence import FileSequence
-    from store.inspection.queue_table_inspection import QueueTableInspection
-    from store.record.record import TagsCodes
-
     log = FileSequence(shape.commit_log or directory / "commitlog", shape.segment_bytes)
     queues = QueueTableInspection(directory / "consumequeue", TagsCodes(shape.delay_levels), shape.queue_file_bytes)
     default = StoreConfig(store_path_root_dir=directory.absolute())
@@ -40,12 +43,8 @@ def settings_of(directory: Path, shape: "StoreShape") -> "StoreConfig":
     )
 
 
-def open_store(directory: Path, settings: "StoreConfig", notices: Notices) -> "MessageStore":
+def open_store(directory: Path, settings: StoreConfig, notices: Notices) -> MessageStore:
     """Open the store; its threads put what is to run in this thread into `notices`.  Raises WrongUsage if in use."""
-    from sprocket.common.clock import SystemClock
-    from store.inspection.file_view import is_locked
-    from store.message_store import MessageStore
-
     if is_locked(directory / "lock"):
         raise WrongUsage(f"{directory}: a broker uses this store: stop it first")
     store = MessageStore(settings, clock=SystemClock(), notify=notices.put)
@@ -55,12 +54,6 @@ def open_store(directory: Path, settings: "StoreConfig", notices: Notices) -> "M
 
 def add_topics(directory: Path, queues: dict[str, int]) -> None:
     """Let the broker know the topics and their queues: it refuses to read one that is not in topics.json."""
-    from msgspec.structs import replace
-
-    from sprocket.common.files.config_file import ConfigFile
-    from sprocket.remoting.bodies.topic import TopicConfig, TopicConfigTable
-    from sprocket.remoting.codec.fastjson import loads
-    from sprocket.remoting.codec.pretty_json import pretty
 
     file = ConfigFile(directory / "config" / "topics.json")
     table = file.load(lambda content: loads(content, TopicConfigTable)) or TopicConfigTable()
