@@ -3,17 +3,17 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sprocket.client.admin.admin_client import AdminClient
+from sprocket.client.admin.at_once import AtOnce
+from sprocket.client.admin.cluster_look import look_at
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
+from sprocket.remoting.bodies.route import ClusterInfo
+from sprocket.remoting.credentials import Credentials
+from sprocket.remoting.tls.settings import TlsSettings
 from sprocket_cli.doctor.facts import BrokerState, Cluster, NameServerState
-
-if TYPE_CHECKING:
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.remoting.bodies.route import ClusterInfo
-    from sprocket.remoting.credentials import Credentials
-    from sprocket.remoting.tls.settings import TlsSettings
 
 _LIMIT_S: Final = 5.0
 # Brokers asked at a time.
@@ -25,14 +25,9 @@ _UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "s
 
 
 async def cluster(
-    addresses: list[str], credentials: "Credentials | None", tls: "TlsSettings | None", clock: Clock
+    addresses: list[str], credentials: Credentials | None, tls: TlsSettings | None, clock: Clock
 ) -> Cluster:
     """Ask every name server, then every broker that one of them lists."""
-    from sprocket.client.admin.admin_client import AdminClient
-    from sprocket.client.admin.at_once import AtOnce
-    from sprocket.client.admin.cluster_look import look_at
-    from sprocket.remoting.bodies.route import ClusterInfo
-
     name_servers = []
     found = ClusterInfo()
     for address in addresses:
@@ -60,7 +55,7 @@ async def cluster(
     return Cluster(name_servers, brokers, look, clock.wall_ms(), frozenset(topics))
 
 
-def _addresses(info: "ClusterInfo") -> dict[str, tuple[str, int]]:
+def _addresses(info: ClusterInfo) -> dict[str, tuple[str, int]]:
     """Return name and id of each broker by address."""
     return {
         address: (name, broker_id)
@@ -69,7 +64,7 @@ def _addresses(info: "ClusterInfo") -> dict[str, tuple[str, int]]:
     }
 
 
-async def _state(admin: "AdminClient", address: str, name: str, broker_id: int, clock: Clock) -> BrokerState:
+async def _state(admin: AdminClient, address: str, name: str, broker_id: int, clock: Clock) -> BrokerState:
     try:
         async with asyncio.timeout(_LIMIT_S):
             asked_ms = clock.wall_ms()

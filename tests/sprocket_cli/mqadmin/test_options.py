@@ -29,12 +29,15 @@ def half_dead(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
         ("haStatus", "#MasterAddr\t{live}"),
         ("updateSubGroup -g {new}", "create subscription group to {live} success."),
         ("updateSubGroup -g {new}", "SubscriptionGroupConfig"),
+        ("updateTopic -t {new}", "create topic to {live} success."),
+        ("deleteSubGroup -g {new}", "delete subscription group [{new}] from broker [{live}] in cluster"),
         ("updateBrokerConfig -k maxMessageSize -v 4194304", "update broker config success, {live}"),
     ],
 )
 def test_the_others_are_asked_after_a_broker_failed(admin: Admin, half_dead: str, words: str, said: str) -> None:
-    lines = admin(*words.format(new=f"G{uuid4().hex}").split(), "-c", "DefaultCluster", fails=True)
-    assert any(line.startswith(said.format(live=half_dead)) for line in lines), lines
+    new = f"G{uuid4().hex}"
+    lines = admin(*words.format(new=new).split(), "-c", "DefaultCluster", fails=True)
+    assert any(line.startswith(said.format(live=half_dead, new=new)) for line in lines), lines
     assert any(line.startswith(f"{DEAD}: ") for line in lines)
     assert lines[-1] == "Error: 1 of 2 servers failed, see above"
 
