@@ -6,7 +6,7 @@ from typing import Final
 
 from store.backup.copied_file import Progress
 from store.inspection.finding import Findings, Severity
-from store.tier.manifest import NAME, Manifest, QueueRange, SegmentEntry, encode
+from store.tier.manifest import NAME, Manifest, SegmentEntry, encode
 from store.tier.object_store import Damaged, NotFound, ObjectInfo, ObjectStore, Version
 from store.tier.reads.steps import read_footer
 from store.tier.whole_objects import is_intact
@@ -94,13 +94,9 @@ class ArchiveCheck:
         if (footer.start, footer.end) != (segment.start, segment.end):
             return f"its footer says {footer.start} to {footer.end}"
         listed = segment.queues
-        if listed is not None and sorted(footer.queue_ranges(), key=_queue) != sorted(listed, key=_queue):
+        if listed is not None and set(footer.queue_ranges()) != set(listed):
             return "its footer has other queues than the manifest"
         return None
-
-
-def _queue(queue: QueueRange) -> tuple[str, int]:
-    return queue.topic, queue.queue_id
 
 
 async def repair(objects: ObjectStore, manifest: Manifest, version: Version, lost: set[str], now_ms: int) -> Manifest:

@@ -48,18 +48,14 @@ class BlockCache:
 
     def put(self, key: BlockKey, block: Cached, size_bytes: int) -> None:
         """Keep a block of about `size_bytes` in memory, and drop those that were used longest ago."""
-        self.drop(key)
+        found = self._blocks.pop(key, None)
+        if found is not None:
+            self.size_bytes -= found[1]
         if size_bytes > self._max_bytes:
             return
         self._blocks[key] = block, size_bytes
         self.size_bytes += size_bytes
         self._shrink()
-
-    def drop(self, key: BlockKey) -> None:
-        """Forget a block, if it is there."""
-        found = self._blocks.pop(key, None)
-        if found is not None:
-            self.size_bytes -= found[1]
 
     def resize(self, max_bytes: int) -> None:
         """Change the limit."""

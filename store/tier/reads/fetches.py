@@ -44,9 +44,6 @@ class Fetches:
         self._flights: dict[BlockKey, asyncio.Task[Cached]] = {}
         self._readers: dict[str, _Reader] = {}
 
-    def __len__(self) -> int:
-        return len(self._flights)
-
     async def block(self, reader: str, key: BlockKey, size_bytes: int, load: Load) -> Cached:
         """Return a block, from the cache or with `load`.  `size_bytes` is about what it will hold.
 

@@ -13,7 +13,7 @@ from store.tier.manifest import SegmentEntry
 from store.tier.object_store import Damaged, ObjectStore
 from store.tier.reads.block_cache import BlockCache, BlockKey, Cached
 from store.tier.reads.fetches import Fetches
-from store.tier.segment_object import Block, Footer, LogBlock, open_block, open_footer, open_log_block
+from store.tier.segment_object import Block, Footer, LogBlock, open_block, open_footer
 
 T = TypeVar("T")
 # A footer in memory takes about this many times its bytes in the object.
@@ -58,11 +58,10 @@ class Wanted:
     def opened(self, content: bytes) -> Cached:
         """Return what the bytes in the object hold, checked.  For any thread.  Raises `Damaged`, with the key."""
         try:
-            if self.part is None:
+            block = self._block
+            if block is None:
                 return open_footer(content, self.segment.size_bytes, self.segment.footer_sha256)
-            if isinstance(self.part, LogBlock):
-                return open_log_block(self.part, content)
-            return open_block(self.part, content)
+            return open_block(block, content)
         except Damaged as error:
             raise Damaged(f"{self.segment.key}: {error}") from error
 

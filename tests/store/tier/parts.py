@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from store.message_store import MessageStore
 from store.record.record import TagsCodes
-from store.tier.segment_object import TRAILER, Footer, LogBlock, open_footer, open_log_block
+from store.tier.segment_object import TRAILER, Footer, LogBlock, open_block, open_footer
 from store.tier.segment_writer import LogPart, SegmentWriter, Written
 from tests.store.insides import commit_log_of
 
@@ -41,7 +41,7 @@ def footer_of(content: bytes) -> Footer:
 def log_block(content: bytes, block: LogBlock) -> bytes:
     """Return one log block as a ranged read gives it."""
     place = block.block
-    return open_log_block(block, content[place.position : place.position + place.size_bytes])
+    return open_block(place, content[place.position : place.position + place.size_bytes])
 
 
 def log_of(content: bytes) -> bytes:

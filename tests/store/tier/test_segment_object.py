@@ -22,7 +22,6 @@ from store.tier.segment_object import (
     keys_in,
     open_block,
     open_footer,
-    open_log_block,
     units_in,
 )
 from store.tier.segment_writer import LogDamaged, LogPart, Written
@@ -193,7 +192,7 @@ def read_all(content: bytes, written: Written) -> None:
         return content[block.position : block.position + block.size_bytes]
 
     for log in footer.log:
-        open_log_block(log, part(log.block))
+        open_block(log.block, part(log.block))
     for run in footer.runs:
         units_in(run, open_block(footer.queues[run.block], part(footer.queues[run.block])))
     for keys in footer.keys:
