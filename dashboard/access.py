@@ -62,13 +62,9 @@ class Access:
     """Sessions, the client of visitors without a login, and whether the cluster has access control."""
 
     def __init__(
-        self,
-        settings: DashboardSettings,
-        clock: Clock,
-        new_id: Callable[[], str],
-        at_once: AtOnce,
+        self, settings: DashboardSettings, clock: Clock, new_id: Callable[[], str], at_once: AtOnce,
         later: Callable[[AdminClient], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`later` closes the client of a session that ended."""
         self._settings = settings
         self._clock = clock

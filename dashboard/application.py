@@ -56,18 +56,10 @@ class Pages:
     """Handlers of all requests."""
 
     def __init__(
-        self,
-        settings: DashboardSettings,
-        access: Access,
-        at_once: AtOnce,
-        history: History,
-        clock: Clock,
-        routes: Sequence[PageRoute],
-        *,
-        new_id: Callable[[], str],
-        key: bytes,
+        self, settings: DashboardSettings, access: Access, at_once: AtOnce, history: History, clock: Clock,
+        routes: Sequence[PageRoute], *, new_id: Callable[[], str], key: bytes,
         on_request: Callable[[asyncio.BaseTransport | None], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`key` signs the tokens of forms.  `on_request` gets the connection of each request that arrives."""
         self._settings = settings
         self._access = access

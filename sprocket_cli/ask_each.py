@@ -12,12 +12,9 @@ T = TypeVar("T")
 
 
 async def ask_each(
-    addresses: Iterable[str],
-    ask: Callable[[str], Awaitable[T]],
-    *,
-    done: Callable[[str], str] | None = None,
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[T]], *, done: Callable[[str], str] | None = None,
     show: Callable[[dict[str, T]], None] | None = None,
-) -> dict[str, T]:
+) -> dict[str, T]:  # fmt: skip
     """Ask the server at each address; print what `done` says of each success at once, and return all answers.
 
     `show` is called with the answers by address before a failure ends the command, unless all servers failed.

@@ -30,14 +30,9 @@ class PatientAdminClient(AdminClient):
         self._left_s = START_LIMIT_S
 
     async def ask(
-        self,
-        address: str,
-        code: RequestCode,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
+        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b"", *,
         timeout_s: float | None = None,
-    ) -> ReceivedResponse:
+    ) -> ReceivedResponse:  # fmt: skip
         """Return the response of the server at `address`.  Raises AdminError."""
         while True:
             try:

@@ -44,12 +44,9 @@ class Target(NamedTuple):
 
 
 def target_options(
-    cluster_help: str = "Every broker of this cluster.",
-    *,
-    broker_help: str = "Address of one broker.",
-    cluster_flag: str = "--clusterName",
-    is_required: bool = True,
-) -> Callable[[F], F]:
+    cluster_help: str = "Every broker of this cluster.", *, broker_help: str = "Address of one broker.",
+    cluster_flag: str = "--clusterName", is_required: bool = True,
+) -> Callable[[F], F]:  # fmt: skip
     """Add -b and -c to a command, which receives them as one `Target` in the argument `target`.
 
     Both together are wrong usage; neither is wrong usage if `is_required`.

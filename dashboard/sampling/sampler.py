@@ -16,15 +16,9 @@ class Sampler:
     """Sampler of the cluster of `admin` into `history`, every `interval_s`."""
 
     def __init__(
-        self,
-        admin: AdminClient,
-        history: History,
-        at_once: AtOnce,
-        clock: Clock,
-        *,
-        interval_s: float,
+        self, admin: AdminClient, history: History, at_once: AtOnce, clock: Clock, *, interval_s: float,
         sleep: Callable[[float], Awaitable[None]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._admin = admin
         self._history = history
         self._at_once = at_once

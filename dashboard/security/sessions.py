@@ -33,14 +33,9 @@ class Sessions(Generic[T]):
     """
 
     def __init__(
-        self,
-        new_id: Callable[[], str],
-        on_end: Callable[[T], None],
-        *,
-        max_sessions: int,
-        idle_s: float,
+        self, new_id: Callable[[], str], on_end: Callable[[T], None], *, max_sessions: int, idle_s: float,
         limit_s: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._new_id = new_id
         self._on_end = on_end
         self._max_sessions = max_sessions

@@ -199,13 +199,9 @@ def subscriptions(found: Iterable[SubscriptionData]) -> tuple[str, ...]:
 
 
 def _obstacles(
-    queues: tuple[QueueLag, ...],
-    members: tuple[MemberRow, ...],
-    running: dict[str, ConsumerRunningInfo[str]],
-    work: dict[str, dict[MessageQueue, ProcessQueueInfo]],
-    now_ms: int,
-    model: str,
-) -> Iterator[str]:
+    queues: tuple[QueueLag, ...], members: tuple[MemberRow, ...], running: dict[str, ConsumerRunningInfo[str]],
+    work: dict[str, dict[MessageQueue, ProcessQueueInfo]], now_ms: int, model: str,
+) -> Iterator[str]:  # fmt: skip
     """Yield, in words, what keeps the group from its messages."""
     waiting = [queue for queue in queues if queue.lag and not queue.topic.startswith(RETRY_PREFIX)]
     if not members:

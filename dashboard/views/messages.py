@@ -164,11 +164,9 @@ def reason_of(message: ReceivedMessage) -> str:
 
 
 def message_page(
-    message: ReceivedMessage,
-    traces: "list[Found] | AdminError",
-    progress: Outcomes[str, dict[MessageQueue, OffsetWrapper]],
-    dead: Mapping[str, ReceivedMessage],
-) -> MessagePage:
+    message: ReceivedMessage, traces: "list[Found] | AdminError",
+    progress: Outcomes[str, dict[MessageQueue, OffsetWrapper]], dead: Mapping[str, ReceivedMessage],
+) -> MessagePage:  # fmt: skip
     """Return the page of a message; `dead` are its dead letters, by group."""
     problem = ""
     found: list[Found] = []
@@ -255,11 +253,9 @@ def _what(kind: TraceKind, is_success: bool) -> tuple[str, str]:
 
 
 def _consumers(
-    message: ReceivedMessage,
-    found: Iterable[Found],
-    progress: Outcomes[str, dict[MessageQueue, OffsetWrapper]],
+    message: ReceivedMessage, found: Iterable[Found], progress: Outcomes[str, dict[MessageQueue, OffsetWrapper]],
     dead: Mapping[str, ReceivedMessage],
-) -> Iterable[Consumer]:
+) -> Iterable[Consumer]:  # fmt: skip
     acknowledged = {record.group for record, _ in found if record.kind is TraceKind.SUB_AFTER and record.is_success}
     for group, letter in dead.items():
         yield Consumer(group, f"gave it up, it is a dead letter: {reason_of(letter)}", 0, letter.offset_message_id)

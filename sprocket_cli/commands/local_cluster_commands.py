@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
 _HEAD = ("member", "role", "address", "pid", "state", "logEnd", "slaveLag", "inSync", "epoch")
 _directory_option = click.option(
-    "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="sprocket-cluster",
-    show_default=True,
+    "--directory", type=click.Path(file_okay=False, path_type=Path), default="sprocket-cluster", show_default=True,
     help="Folder for configuration, logs and data.",
-)
+)  # fmt: skip
 
 
 @click.command()
@@ -34,12 +31,9 @@ _directory_option = click.option(
     help="Port of the first name server; the first broker's is 1035 higher.  [default: 9876]",
 )
 @click.option(
-    "--tls",
-    "tls",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    metavar="FOLDER",
+    "--tls", "tls", type=click.Path(file_okay=False, exists=True, path_type=Path), metavar="FOLDER",
     help="Accept only TLS, with the certificates of `sprocket tls init FOLDER`.",
-)
+)  # fmt: skip
 @click.option("--trace", "with_trace", is_flag=True, help="Also start the brokers for traces (broker-trace).")
 @json_option
 def up(

@@ -41,18 +41,9 @@ _MAX_PLACES: Final = 8
 @click.option("--group", default="sprocket-send", show_default=True, help="Producer group.")
 @json_option
 def send(
-    topic: str,
-    body: str | None,
-    namesrv: str | None,
-    namespace: str,
-    tag: str,
-    keys: tuple[str, ...],
-    properties: dict[str, str],
-    delay_level: int,
-    priority: int | None,
-    group: str,
-    as_json: bool,
-) -> None:
+    topic: str, body: str | None, namesrv: str | None, namespace: str, tag: str, keys: tuple[str, ...],
+    properties: dict[str, str], delay_level: int, priority: int | None, group: str, as_json: bool,
+) -> None:  # fmt: skip
     """Send BODY to TOPIC; without BODY, each line of standard input is a message."""
     from sprocket.client.message import Message
     from sprocket.client.producer import Producer
@@ -110,27 +101,16 @@ def _print_sent(result: "SendResult", as_json: bool) -> None:
 @click.option("-g", "--group", default="sprocket-consume", show_default=True, help="Consumer group.")
 @click.option("--tags", default="*", show_default=True, help="Tags: 'A || B', or * for all.")
 @click.option(
-    "--from",
-    "start",
-    type=click.Choice(["first", "last"]),
-    default="last",
-    show_default=True,
+    "--from", "start", type=click.Choice(["first", "last"]), default="last", show_default=True,
     help="Where a group without offsets begins.",
-)
+)  # fmt: skip
 @click.option("--max", "limit", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option("--wait", "wait_s", type=click.FloatRange(min=0), help="Stop after this many seconds without a message.")
 @json_option
 def consume(
-    topic: str,
-    namesrv: str | None,
-    namespace: str,
-    group: str,
-    tags: str,
-    start: str,
-    limit: int | None,
-    wait_s: float | None,
-    as_json: bool,
-) -> None:
+    topic: str, namesrv: str | None, namespace: str, group: str, tags: str, start: str, limit: int | None,
+    wait_s: float | None, as_json: bool,
+) -> None:  # fmt: skip
     """Print the messages of TOPIC as they arrive, one per line, and acknowledge them."""
     import asyncio
     from contextlib import suppress

@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 database_option = click.option(
-    "--database",
-    "url",
-    envvar="SPROCKET_OUTBOX_DATABASE",
-    show_envvar=True,
-    required=True,
-    metavar="URL",
+    "--database", "url", envvar="SPROCKET_OUTBOX_DATABASE", show_envvar=True, required=True, metavar="URL",
     help="postgresql://user@host/database, mysql://... or sqlite:///path. A password is better in the environment.",
-)
+)  # fmt: skip
 
 
 @click.group(context_settings=HELP)
@@ -53,18 +48,9 @@ def outbox() -> None:
 @json_option
 @log_level_option
 def run_relay(
-    url: str,
-    namesrv: str | None,
-    namespace: str,
-    batch: int,
-    poll_ms: int,
-    lease_s: int,
-    max_attempts: int,
-    metrics_port: int | None,
-    metrics_host: str,
-    as_json: bool,
-    log_level: str,
-) -> None:
+    url: str, namesrv: str | None, namespace: str, batch: int, poll_ms: int, lease_s: int, max_attempts: int,
+    metrics_port: int | None, metrics_host: str, as_json: bool, log_level: str,
+) -> None:  # fmt: skip
     """Relay an outbox until SIGTERM. Several relays may share one."""
     from sprocket.client.connect import connect
     from sprocket.common.clock import SystemClock

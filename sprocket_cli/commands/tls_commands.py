@@ -22,20 +22,14 @@ def tls() -> None:
 @tls.command("init")
 @_folder
 @click.option(
-    "--host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
+    "--host", "hosts", multiple=True, metavar="NAME",
     help="Name or address of servers; repeatable. localhost, 127.0.0.1 and ::1 are always included.",
-)
+)  # fmt: skip
 @_days
 @click.option(
-    "--client-auth",
-    type=click.Choice(["require", "optional", "none"]),
-    default="require",
-    show_default=True,
+    "--client-auth", type=click.Choice(["require", "optional", "none"]), default="require", show_default=True,
     help="Whether servers require a client's certificate.",
-)
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace all files, including the authority.")
 def init(directory: Path, hosts: tuple[str, ...], days: int, client_auth: str, force: bool) -> None:
     """Make an authority in DIRECTORY, and certificates for name servers, brokers and a client.

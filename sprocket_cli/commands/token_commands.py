@@ -83,15 +83,9 @@ def _write(path: Path, key: Any) -> None:
 @click.option("--user-claim", default="sub", show_default=True, help="As tokenAuthClaim.")
 @click.option("--role-claim", default="roles", show_default=True, help="As tokenRoleClaim.")
 def create(
-    user: str,
-    key_file: Path,
-    hours: float,
-    roles: tuple[str, ...],
-    issuer: str,
-    audience: str,
-    user_claim: str,
+    user: str, key_file: Path, hours: float, roles: tuple[str, ...], issuer: str, audience: str, user_claim: str,
     role_claim: str,
-) -> None:
+) -> None:  # fmt: skip
     """Print a new token for USER."""
     from acl.tokens.creation import Claims, new_token
 

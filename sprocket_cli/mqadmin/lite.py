@@ -46,13 +46,9 @@ _group_option = click.option("-g", "--group", required=True, help="Consumer grou
 
 
 async def _ask_all(
-    admin: AdminClient,
-    brokers: Mapping[str, str],
-    ask: Callable[[str], Awaitable[T]],
-    show: Callable[[Outcomes[str, T]], Iterable[str]],
-    *,
-    as_json: bool = False,
-) -> None:
+    admin: AdminClient, brokers: Mapping[str, str], ask: Callable[[str], Awaitable[T]],
+    show: Callable[[Outcomes[str, T]], Iterable[str]], *, as_json: bool = False,
+) -> None:  # fmt: skip
     """Ask each of `brokers`, whose addresses are by what the output calls them, at once.
 
     Print what `show` makes of the outcomes, and fail if one failed.

@@ -314,13 +314,9 @@ def _file(directory: Path, member: Member) -> Path:
 
 
 def _configuration(
-    plan: Plan,
-    member: Member,
-    directory: Path,
-    name_servers: str,
-    controllers: Mapping[str, str],
+    plan: Plan, member: Member, directory: Path, name_servers: str, controllers: Mapping[str, str],
     tls: TlsFolder | None = None,
-) -> bytes:
+) -> bytes:  # fmt: skip
     """Return the profile's file with the member's own ports, addresses and folders."""
     if member.is_proxy:
         table = json.loads(plan.content) | {"bindAddress": HOST, "grpcServerPort": member.port}

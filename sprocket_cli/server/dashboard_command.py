@@ -32,37 +32,23 @@ DEFAULT_PORT: Final = 8080
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port.")
 @click.option("--allow-changes", is_flag=True, help="Let visitors send, redrive, reset offsets, and change accounts.")
 @click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    multiple=True,
-    metavar="NAME",
+    "--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
     help="Name under which browsers reach the dashboard; repeatable. Addresses and localhost are always allowed.",
-)
+)  # fmt: skip
 @click.option(
-    "--access-key",
-    envvar="SPROCKET_ACCESS_KEY",
-    show_envvar=True,
+    "--access-key", envvar="SPROCKET_ACCESS_KEY", show_envvar=True,
     help="User that reads the figures of the charts. Without it: the account in $ROCKETMQ_HOME/conf/tools.yml.",
-)
+)  # fmt: skip
 @click.option(
-    "--secret-key",
-    envvar="SPROCKET_SECRET_KEY",
-    show_envvar=True,
+    "--secret-key", envvar="SPROCKET_SECRET_KEY", show_envvar=True,
     help="Its secret key. Better in the environment: other users of the machine see the command line.",
-)
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON.")
 @log_level_option
 def dashboard(
-    namesrv: str | None,
-    host: str,
-    port: int,
-    allow_changes: bool,
-    allowed_hosts: tuple[str, ...],
-    access_key: str | None,
-    secret_key: str | None,
-    as_json: bool,
-    log_level: str,
-) -> None:
+    namesrv: str | None, host: str, port: int, allow_changes: bool, allowed_hosts: tuple[str, ...],
+    access_key: str | None, secret_key: str | None, as_json: bool, log_level: str,
+) -> None:  # fmt: skip
     """Serve pages about a cluster to browsers.
 
     Visitors log in as users of the cluster. A cluster without access control needs no login.

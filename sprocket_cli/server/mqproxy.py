@@ -48,25 +48,15 @@ _GRPC_EXPERIMENTS: Final = "-event_engine_listener"
 @click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print all keys and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON.")
 @click.option(
-    "--log-level",
-    type=LEVELS,
-    default="info",
-    show_default=True,
+    "--log-level", type=LEVELS, default="info", show_default=True,
     help="Level of the log; logLevels sets components apart.",
-)
+)  # fmt: skip
 # Given by the supervisor of a proxy of several processes: number of the worker, and descriptor of its line.
 @click.option("--worker", type=(int, int), hidden=True)
 def main(
-    mode: str | None,
-    proxy_file: Path | None,
-    broker_file: Path | None,
-    namesrv: str | None,
-    overrides: tuple[str, ...],
-    print_all: bool,
-    as_json: bool,
-    log_level: str,
-    worker: tuple[int, int] | None,
-) -> None:
+    mode: str | None, proxy_file: Path | None, broker_file: Path | None, namesrv: str | None,
+    overrides: tuple[str, ...], print_all: bool, as_json: bool, log_level: str, worker: tuple[int, int] | None,
+) -> None:  # fmt: skip
     """Run a proxy: RocketMQ 5 clients speak gRPC to it, and it speaks to the brokers.
 
     Name servers: -n, else namesrvAddr in the file, else $NAMESRV_ADDR.
@@ -104,12 +94,9 @@ def require_grpc() -> None:
 
 
 def run_proxy(
-    configuration: "Configuration",
-    broker: "Configuration | None",
-    as_json: bool,
-    log_level: str,
+    configuration: "Configuration", broker: "Configuration | None", as_json: bool, log_level: str,
     worker: tuple[int, int] | None,
-) -> None:
+) -> None:  # fmt: skip
     """Run a proxy, and in local mode a broker before it, until a signal or a failure; then exit the process."""
     from acl.auth.settings import AuthSettings
     from acl.gate_settings import GateSettings

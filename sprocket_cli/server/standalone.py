@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=HELP)
 @click.option(
-    "--store",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="sprocket-store",
-    show_default=True,
+    "--store", type=click.Path(file_okay=False, path_type=Path), default="sprocket-store", show_default=True,
     help="Folder for all data.",
-)
+)  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on, also told to clients.")
 @click.option("--port", type=click.IntRange(0, 65535), default=10911, show_default=True, help="Port of the broker.")
 @click.option(
@@ -45,21 +42,10 @@ if TYPE_CHECKING:
 @click.option("--allow-changes", is_flag=True, help="Let visitors of the dashboard change things.")
 @configuration_flags
 def standalone(
-    store: Path,
-    host: str,
-    port: int,
-    namesrv_port: int,
-    with_proxy: bool,
-    proxy_port: int,
-    dashboard_port: int | None,
-    allow_changes: bool,
-    file: Path | None,
-    print_all: bool,
-    print_important: bool,
-    overrides: tuple[str, ...],
-    as_json: bool,
-    log_level: str,
-) -> None:
+    store: Path, host: str, port: int, namesrv_port: int, with_proxy: bool, proxy_port: int, dashboard_port: int | None,
+    allow_changes: bool, file: Path | None, print_all: bool, print_important: bool, overrides: tuple[str, ...],
+    as_json: bool, log_level: str,
+) -> None:  # fmt: skip
     """Run a name server and a broker in one process; with --proxy a proxy, with --dashboard-port a dashboard.
 
     -c and --set configure the broker; --store, --host and --port override the file.

@@ -33,12 +33,9 @@ def spark() -> None:
 @spark.command(context_settings=HELP)
 @directories
 @click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("report.html"),
-    show_default=True,
+    "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("report.html"), show_default=True,
     help="File of the page.",
-)
+)  # fmt: skip
 @click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Topic with the traces of clients.")
 @reading_options
 def report(

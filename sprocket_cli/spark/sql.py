@@ -26,26 +26,17 @@ _NAMED_TABLES: Final = 20
 @click.argument("query")
 @directories
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "csv", "json"]),
-    default="table",
-    show_default=True,
+    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True,
     help="json: one object per line.  Bytes are base64 in csv and json.",
-)
+)  # fmt: skip
 @click.option(
     "--limit", type=click.IntRange(1), help=f"Maximum number of rows.  [default: {_TABLE_ROWS} in a table, else all]"
 )
 @reading_options
 def sql(
-    query: str,
-    paths: tuple[str, ...],
-    form: str,
-    limit: int | None,
-    since: str | None,
-    until: str | None,
+    query: str, paths: tuple[str, ...], form: str, limit: int | None, since: str | None, until: str | None,
     named: tuple[str, ...],
-) -> None:
+) -> None:  # fmt: skip
     """Run QUERY, in Spark's SQL, over the stores in DIR..., and print its rows.
 
     Each topic with messages is a table with the topic's name; `messages` holds all topics. Put a name that is no

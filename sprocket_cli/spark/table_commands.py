@@ -92,14 +92,9 @@ def declaration_options(command: F) -> F:
 @_processes
 @json_option
 def backfill(
-    stores: tuple[str, ...],
-    follow: bool,
-    interval: float | None,
-    spark_master: str | None,
-    processes: int | None,
-    as_json: bool,
-    **given: Any,
-) -> None:
+    stores: tuple[str, ...], follow: bool, interval: float | None, spark_master: str | None, processes: int | None,
+    as_json: bool, **given: Any,
+) -> None:  # fmt: skip
     """Write a topic's messages from the logs in STORE... to the table in DIR, starting where the table ends.
 
     STORE is a store directory (storePathRootDir), a glob, or name=directory. The table has each message exactly once,
@@ -150,14 +145,9 @@ def tables(file: Path, stores: tuple[str, ...], check: bool, processes: int | No
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--target-file-bytes", type=click.IntRange(1024), default=128 << 20, show_default=True)
 @click.option(
-    "--min-files",
-    "--least-files",
-    "min_files",
-    type=click.IntRange(2),
-    default=2,
-    show_default=True,
+    "--min-files", "--least-files", "min_files", type=click.IntRange(2), default=2, show_default=True,
     help="Skip an hour with fewer small files.",
-)
+)  # fmt: skip
 @click.option("--catalog", multiple=True, metavar="KEY=VALUE", help="Iceberg: a property of the catalogue.")
 @click.option("--identifier", default="", help="Iceberg: namespace.table.")
 @json_option
@@ -229,11 +219,9 @@ def _check_packages(declarations: "Sequence[TableDeclaration]") -> None:
 
 
 def _follow(
-    declarations: "Sequence[TableDeclaration]",
-    stores: "Sequence[StoreDirectory]",
-    workers: "Workers",
+    declarations: "Sequence[TableDeclaration]", stores: "Sequence[StoreDirectory]", workers: "Workers",
     stopping: StopSignals,
-) -> None:
+) -> None:  # fmt: skip
     from spark.tables.follow import Follower
     from sprocket.common.clock import SystemClock
 

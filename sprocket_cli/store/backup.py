@@ -28,14 +28,9 @@ from store.backup.verification import faults
 @shape_options
 @json_option
 def backup(
-    directory: Path,
-    target: Path,
-    verified: bool,
-    allow_shorter: bool,
-    config: Path | None,
-    segment_bytes: int | None,
+    directory: Path, target: Path, verified: bool, allow_shorter: bool, config: Path | None, segment_bytes: int | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Back up the store in DIRECTORY, also while a broker uses it.
 
     The backup holds the log up to a confirmed record, and the tables. The next backup to the same folder copies only

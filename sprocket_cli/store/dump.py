@@ -25,32 +25,19 @@ from store.record.record import Record
 @click.option("--offset", type=click.IntRange(0), help="Print only the record at this physical offset.")
 @selection_options
 @click.option(
-    "--body",
-    type=click.Choice(["text", "base64", "none"]),
-    default="text",
-    show_default=True,
+    "--body", type=click.Choice(["text", "base64", "none"]), default="text", show_default=True,
     help="Form of bodies; with text, a body that is no UTF-8 is base64.",
-)
+)  # fmt: skip
 @click.option("--raw", is_flag=True, help="Show compressed bodies as they are stored.")
 @click.option(
-    "--inflate-max-bytes",
-    type=click.IntRange(1),
-    default=MAX_INFLATED_BYTES,
-    show_default=True,
+    "--inflate-max-bytes", type=click.IntRange(1), default=MAX_INFLATED_BYTES, show_default=True,
     help="Maximum size of an inflated body.",
-)
+)  # fmt: skip
 @shape_options
 def dump(
-    directory: Path,
-    offset: int | None,
-    body: str,
-    raw: bool,
-    inflate_max_bytes: int,
-    config: Path | None,
-    segment_bytes: int | None,
-    limit: int | None,
-    **options: Any,
-) -> None:
+    directory: Path, offset: int | None, body: str, raw: bool, inflate_max_bytes: int, config: Path | None,
+    segment_bytes: int | None, limit: int | None, **options: Any,
+) -> None:  # fmt: skip
     """Print the records of the store in DIRECTORY in log order, one JSON object per line.
 
     Records of unfinished transactions are included.  Exit status: 0, or 1 if no record begins at --offset.

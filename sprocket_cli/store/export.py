@@ -33,15 +33,9 @@ _GROUP_BYTES = 32 * 1024 * 1024
 @click.option("--inflate", is_flag=True, help="Inflate compressed bodies.")
 @shape_options
 def export(
-    directory: Path,
-    output: Path | None,
-    form: str | None,
-    inflate: bool,
-    config: Path | None,
-    segment_bytes: int | None,
-    limit: int | None,
-    **options: Any,
-) -> None:
+    directory: Path, output: Path | None, form: str | None, inflate: bool, config: Path | None,
+    segment_bytes: int | None, limit: int | None, **options: Any,
+) -> None:  # fmt: skip
     """Write the messages of the store in DIRECTORY for other programs, or for `sprocket store import`.
 
     Messages that consumers never see, as those of uncommitted transactions, are left out.  The output file gets its

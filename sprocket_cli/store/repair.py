@@ -31,15 +31,9 @@ _SHOWN = 40
 @shape_options
 @json_option
 def repair(
-    directory: Path,
-    yes: bool,
-    rebuild_queues: str | None,
-    rebuild_index: bool,
-    undo: str | None,
-    config: Path | None,
-    segment_bytes: int | None,
-    as_json: bool,
-) -> None:
+    directory: Path, yes: bool, rebuild_queues: str | None, rebuild_index: bool, undo: str | None, config: Path | None,
+    segment_bytes: int | None, as_json: bool,
+) -> None:  # fmt: skip
     """Repair the stopped store in DIRECTORY.  Without --yes it only prints what it would do.
 
     Every byte that is cut or replaced is kept in DIRECTORY/repair-<time>/, with a journal of what, where and why.  To
@@ -81,13 +75,9 @@ class _lock:  # noqa: N801  # used as a statement
 
 
 def _only_say(
-    directory: Path,
-    shape: StoreShape,
-    rebuild_queues: str | None,
-    rebuild_index: bool,
-    undo: str | None,
+    directory: Path, shape: StoreShape, rebuild_queues: str | None, rebuild_index: bool, undo: str | None,
     as_json: bool,
-) -> int:
+) -> int:  # fmt: skip
     if undo:
         journal = repair_files.load(directory / Path(undo).name)
         for action in reversed(journal.actions):
@@ -109,14 +99,9 @@ def _only_say(
 
 
 def _inspected(
-    directory: Path,
-    shape: StoreShape,
-    rebuild_queues: str | None,
-    rebuild_index: bool,
-    as_json: bool,
-    *,
+    directory: Path, shape: StoreShape, rebuild_queues: str | None, rebuild_index: bool, as_json: bool, *,
     is_ours: bool = False,
-) -> tuple[StoreInspection, list[Action]]:
+) -> tuple[StoreInspection, list[Action]]:  # fmt: skip
     store = StoreInspection(directory, shape, is_ours=is_ours)
     with progress_bar("checking", store.total_bytes, quiet=as_json) as progress:
         store.run(progress)

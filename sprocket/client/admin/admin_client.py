@@ -91,15 +91,9 @@ class AdminClient(ServerRequests, TableRequests, OwnRequests, AuthRequests):
         await self.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def create_session_topic(
-        self,
-        topic: str = SESSION_TOPIC,
-        groups: Iterable[str] | str = SESSION_GROUP,
-        *,
-        cluster: str | None = None,
-        exclusive: bool = True,
-        expires: timedelta | float | None = None,
-        queues: int = 8,
-    ) -> None:
+        self, topic: str = SESSION_TOPIC, groups: Iterable[str] | str = SESSION_GROUP, *, cluster: str | None = None,
+        exclusive: bool = True, expires: timedelta | float | None = None, queues: int = 8,
+    ) -> None:  # fmt: skip
         """Create a topic of type LITE, and groups that read its sessions, on the masters of `cluster`, None: of all.
 
         With `exclusive` one client reads a session at a time.  Brokers delete a session that got no message for

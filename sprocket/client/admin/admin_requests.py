@@ -69,13 +69,9 @@ class AdminRequests(Openable):
     """Connections to the name servers, tried in turn until one answers, and to their brokers."""
 
     def __init__(
-        self,
-        name_servers: str | Sequence[str],
-        *,
-        timeout_s: float = 5.0,
-        credentials: Credentials | None = None,
+        self, name_servers: str | Sequence[str], *, timeout_s: float = 5.0, credentials: Credentials | None = None,
         tls: TlsSettings | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`name_servers` is a list of addresses, or a str with ``;`` between them.  Raises IllegalArgument."""
         self.name_servers = arguments.addresses("name_servers", name_servers)
         self._timeout_s = arguments.timeout("timeout_s", timeout_s)
@@ -147,14 +143,9 @@ class AdminRequests(Openable):
         raise AdminError("no name server given")
 
     async def ask(
-        self,
-        address: str,
-        code: RequestCode,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
+        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b"", *,
         timeout_s: float | None = None,
-    ) -> ReceivedResponse:
+    ) -> ReceivedResponse:  # fmt: skip
         """Return the response of the server at `address`; a refusal raises AdminError with its code.
 
         A master that was elected a moment ago, or whose machine is busy, may lack its lease.  If it did nothing, the
@@ -181,15 +172,9 @@ class AdminRequests(Openable):
         return response
 
     async def ask_body(
-        self,
-        address: str,
-        code: RequestCode,
-        kind: type[T],
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
+        self, address: str, code: RequestCode, kind: type[T], header: Header | None = None, body: bytes = b"", *,
         timeout_s: float | None = None,
-    ) -> T:
+    ) -> T:  # fmt: skip
         """Return the body of the response of the server at `address`, as `kind`."""
         return decoded(await self.ask(address, code, header, body, timeout_s=timeout_s), kind)
 

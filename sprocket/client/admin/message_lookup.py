@@ -40,14 +40,9 @@ class MessageLookup:
         self._admin = admin
 
     async def by_key(
-        self,
-        topic: str,
-        key: str,
-        max_messages: int = 64,
-        begin_ms: int = 0,
-        end_ms: int = MAX_TIMESTAMP,
+        self, topic: str, key: str, max_messages: int = 64, begin_ms: int = 0, end_ms: int = MAX_TIMESTAMP,
         route_topic: str | None = None,
-    ) -> list[ReceivedMessage]:
+    ) -> list[ReceivedMessage]:  # fmt: skip
         """Return messages of `topic` that have `key`, at most `max_messages` of each broker.
 
         The brokers are those on the route of `route_topic`, else of `topic`.
@@ -145,15 +140,9 @@ class MessageLookup:
         return max(0, (await self._admin.ask_header(address, code, GetMinOffsetResponseHeader, header)).offset)
 
     async def messages(
-        self,
-        queue: MessageQueue,
-        address: str,
-        offset: int,
-        tags: str = "*",
-        max_messages: int = _PULL_MESSAGES,
-        *,
+        self, queue: MessageQueue, address: str, offset: int, tags: str = "*", max_messages: int = _PULL_MESSAGES, *,
         expression_type: str = "TAG",
-    ) -> tuple[list[ReceivedMessage], int]:
+    ) -> tuple[list[ReceivedMessage], int]:  # fmt: skip
         """Return messages of a queue with `tags` from `offset` on, and the next offset.  Commits no offset.
 
         With `expression_type` SQL92 `tags` is an SQL92 expression.

@@ -114,13 +114,9 @@ class Redrive:
         self._choice = RoundRobin(random_number)
 
     async def run(
-        self,
-        wanted: DeadLetterFilter | None = None,
-        *,
-        dry_run: bool = False,
-        max_messages: int | None = None,
+        self, wanted: DeadLetterFilter | None = None, *, dry_run: bool = False, max_messages: int | None = None,
         most: int | None = None,
-    ) -> Redriven:
+    ) -> Redriven:  # fmt: skip
         """Send the messages that match `wanted`, up to `max_messages`; a dry run sends and records nothing.
 
         `most` is the older name of `max_messages`.

@@ -96,15 +96,9 @@ class StaticTopics:
         await self._tell(plan, sorted(plan.broker_config_map), masters, force=force)
 
     async def remap(
-        self,
-        topic: str,
-        plan: TopicRemappingDetailWrapper,
-        *,
-        force: bool = False,
-        block_size: int = BLOCK_SEQ_SIZE,
-        exact: bool = False,
-        on_step: OnStep = lambda step: None,
-    ) -> None:
+        self, topic: str, plan: TopicRemappingDetailWrapper, *, force: bool = False, block_size: int = BLOCK_SEQ_SIZE,
+        exact: bool = False, on_step: OnStep = lambda step: None,
+    ) -> None:  # fmt: skip
         """Move queues in the five steps of `MQAdminUtils.remappingStaticTopic`; `block_size` is in logical offsets.
 
         Between two steps a queue always has at most one leader that takes messages under a known offset.  With `exact`
@@ -143,14 +137,9 @@ class StaticTopics:
         return True
 
     async def drain(
-        self,
-        topic: str,
-        broker: str,
-        targets: Collection[str],
-        *,
-        exact: bool = False,
+        self, topic: str, broker: str, targets: Collection[str], *, exact: bool = False,
         on_step: OnStep = lambda step: None,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Move the queues that `broker` leads to `targets`; return their number."""
         configs = await self.configs(topic)
         plan = drain_plan(topic, broker, targets, configs, now_ms=self._wall_ms())

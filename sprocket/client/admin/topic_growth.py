@@ -103,14 +103,9 @@ class TopicGrowth:
     """Growth of topics.  Raises AdminError and MappingError; a repeated call goes on."""
 
     def __init__(
-        self,
-        admin: AdminClient,
-        static: StaticTopics,
-        say: Say,
-        *,
-        monotonic: Callable[[], float] = _CLOCK.monotonic,
+        self, admin: AdminClient, static: StaticTopics, say: Say, *, monotonic: Callable[[], float] = _CLOCK.monotonic,
         pause: Callable[[float], Awaitable[None]] = pause,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`monotonic` returns seconds, and `pause` waits for some."""
         self._admin = admin
         self._static = static

@@ -77,14 +77,9 @@ def message_json(message: ReceivedMessage) -> Mapping[str, object]:
 
 
 def show_message(
-    message: ReceivedMessage,
-    tracks: Sequence[MessageTrack],
-    body_format: str | None = None,
-    *,
-    number: int = 0,
-    with_id: bool,
-    properties: Mapping[str, str] | None = None,
-) -> None:
+    message: ReceivedMessage, tracks: Sequence[MessageTrack], body_format: str | None = None, *, number: int = 0,
+    with_id: bool, properties: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
     """Print a message and what its groups did with it, and write its body to a file, as RocketMQ does.
 
     `properties` are printed instead of the message's own.
