@@ -56,7 +56,7 @@ _SAID: Final[dict[type[ObjectStoreError], tuple[str, ...]]] = {
         "400 Bad Request", "Read-only file", "Permission denied",
     ),
 }  # fmt: skip
-# Limit of a request with its body, of which a slow link needs a lot; a store that sends nothing fails much sooner.
+# Limit of a download, of which a slow link needs a lot; a store that sends nothing fails much sooner.
 _MAX_REQUEST_S: Final = 3600.0
 
 
