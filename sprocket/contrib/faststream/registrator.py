@@ -218,10 +218,6 @@ def _made(
     config: SubscriberConfig, text: SubscriberText, max_records: int | None
 ) -> SprocketSubscriber | SprocketBatchSubscriber:
     """Return the subscriber of batches of up to `max_records`, or with None of single messages."""
-    outer = config._outer_config
-    if max_records is None:
-        calls = CallsCollection[ReceivedMessage]()
-        return SprocketSubscriber(config, SprocketSubscriberSpecification(outer, text, calls), calls)
-    batch_calls = CallsCollection[Batch]()
-    specification = SprocketSubscriberSpecification(outer, text, batch_calls)
-    return SprocketBatchSubscriber(config, specification, batch_calls, max_records)
+    calls = CallsCollection[Any]()
+    kind = SprocketSubscriber if max_records is None else SprocketBatchSubscriber
+    return kind(config, SprocketSubscriberSpecification(config._outer_config, text, calls), calls, max_records or 1)

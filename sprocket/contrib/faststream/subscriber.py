@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from faststream._internal.configs import SubscriberSpecificationConfig, SubscriberUsecaseConfig
 from faststream._internal.constants import EMPTY
@@ -106,6 +106,7 @@ class GroupSubscriber(SubscriberUsecase[Raw], Generic[Raw, Seen]):
     """
 
     _outer_config: SprocketBrokerConfig
+    _formats: ClassVar[tuple[Any, Any]]  # parser and decoder
 
     def __init__(
         self,
@@ -114,6 +115,7 @@ class GroupSubscriber(SubscriberUsecase[Raw], Generic[Raw, Seen]):
         calls: CallsCollection[Raw],
         max_records: int,
     ) -> None:
+        config.parser, config.decoder = self._formats
         super().__init__(config, specification, calls)
         self._topic = config.topic
         self.group = config.group
@@ -239,15 +241,7 @@ class GroupSubscriber(SubscriberUsecase[Raw], Generic[Raw, Seen]):
 class SprocketSubscriber(GroupSubscriber[ReceivedMessage, SprocketMessage]):
     """Subscriber whose handlers get one message at a time."""
 
-    def __init__(
-        self,
-        config: SubscriberConfig,
-        specification: SubscriberSpecification[Any, Any],
-        calls: CallsCollection[ReceivedMessage],
-    ) -> None:
-        config.parser = parse
-        config.decoder = decode
-        super().__init__(config, specification, calls, max_records=1)
+    _formats = parse, decode
 
     def raw_of(self, messages: Sequence[ReceivedMessage]) -> ReceivedMessage:
         """Return the one message."""
@@ -261,16 +255,7 @@ class SprocketSubscriber(GroupSubscriber[ReceivedMessage, SprocketMessage]):
 class SprocketBatchSubscriber(GroupSubscriber[Batch, SprocketBatchMessage]):
     """Subscriber whose handlers get a list: up to `max_records` consecutive messages of one queue."""
 
-    def __init__(
-        self,
-        config: SubscriberConfig,
-        specification: SubscriberSpecification[Any, Any],
-        calls: CallsCollection[Batch],
-        max_records: int,
-    ) -> None:
-        config.parser = parse_batch
-        config.decoder = decode_batch
-        super().__init__(config, specification, calls, max_records)
+    _formats = parse_batch, decode_batch
 
     def raw_of(self, messages: Sequence[ReceivedMessage]) -> Batch:
         """Return all messages."""
