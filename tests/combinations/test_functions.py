@@ -215,9 +215,18 @@ async def _count_while(
             await _check_effects(written, mq, name, own.namespace)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("namespace", ["", _NAMESPACE], ids=["whole", "tenant"])
-@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+@pytest.mark.parametrize(
+    ("guard", "namespace"),
+    [
+        # CI has the one with most guards.
+        pytest.param(
+            guard, namespace, marks=() if namespace and guard is USERS_AND_TLS else pytest.mark.slow,
+            id=f"{guard.name}-{'tenant' if namespace else 'whole'}",
+        )
+        for guard in GUARDS
+        for namespace in ("", _NAMESPACE)
+    ],
+)  # fmt: skip
 async def test_each_input_has_one_effect_when_the_master_is_killed(
     tmp_path: Path, guard: Guard, namespace: str
 ) -> None:

@@ -167,7 +167,6 @@ async def test_relays_that_are_killed_at_every_step_send_each_row_once_and_in_or
     assert found == {key: list(range(number)) for key, number in steps.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_brokers_and_databases_that_are_killed_lose_no_row_and_repeat_none(
     postgres: Postgres, postgres_url: str, tmp_path: Path
