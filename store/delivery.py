@@ -6,7 +6,7 @@ happens.  Source: RocketMQ 5.3.3, `EscapeBridge.putMessage`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from sprocket.common.errors import RequestError
 from store.record.record import Appended, PendingMessage
@@ -31,8 +31,9 @@ class Delivery(Protocol):
     def refusals(self, messages: Sequence[PendingMessage]) -> Mapping[int, str]:
         """Return why some of `messages` are over a limit, by index.  Nothing is delivered."""
 
-    def own_store(self) -> object | None:
-        """Return the store that `deliver` appends to at once; None if messages leave the broker."""
+    @property
+    def is_own_log(self) -> bool:
+        """Whether `deliver` appends to the broker's own log at once, and to the queues that the messages name."""
 
 
 class Appending(Protocol):
@@ -46,6 +47,8 @@ class Appending(Protocol):
 class OwnLog:
     """A `Delivery` into the broker's own log, at once."""
 
+    is_own_log: Final = True
+
     def __init__(self, store: Appending) -> None:
         self._store = store
 
@@ -55,9 +58,6 @@ class OwnLog:
 
     def refusals(self, messages: Sequence[PendingMessage]) -> Mapping[int, str]:
         return self._store.refusals(messages)
-
-    def own_store(self) -> object:
-        return self._store
 
 
 def deliver_fitting(

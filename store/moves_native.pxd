@@ -66,9 +66,6 @@ cdef class Moves:
     cdef Move *next_move(self) except NULL
     cdef int take_unit(self, const TimerUnit *unit, const uint8_t *log, int64_t base, int64_t end, bytes topic_field,
                        int64_t slot_ms, int64_t width_ms, int64_t now_ms) except -2
-    cdef int take_timed(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t slot_ms,
-                        int64_t width_ms, int64_t enqueue_ms, int64_t now_ms) except -2
-    cdef bint take(self, Move *move, const Place *place) except -1
     cdef bint fits(self, Move *move) noexcept
     cdef Py_ssize_t stored_bytes(self, const Move *move) noexcept nogil
     cdef int target_at(self, const Place *place) except -2

@@ -9,9 +9,6 @@ class Moves:
         self, plain_flags: int, room_bytes: int, max_record_bytes: int, queue_of: Callable[[str, int], Any]
     ) -> None: ...
     def __len__(self) -> int: ...
-    def add_timed(
-        self, record: memoryview, topic_field: bytes, slot_ms: int, width_ms: int, enqueue_ms: int, now_ms: int
-    ) -> str | None: ...
     def add_units(
         self,
         file: memoryview,

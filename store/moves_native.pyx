@@ -158,31 +158,15 @@ cdef class Moves:
     def __len__(self):
         return self.count
 
-    def add_timed(self, record, bytes topic_field not None, int64_t slot_ms, int64_t width_ms, int64_t enqueue_ms,
-                  int64_t now_ms):
-        """Take a record of the timer's topic that is in a slot; return its real topic, or None if it is for Python.
-
-        `topic_field` is the timer's topic as in a record.  The message entered the wheel at `enqueue_ms`.
-        """
-        cdef Py_buffer buffer
-        cdef int target
-        self.kept.append(record)
-        PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE)
-        PyBuffer_Release(&buffer)
-        target = self.take_timed(
-            <const uint8_t *> buffer.buf, buffer.len, topic_field, slot_ms, width_ms, enqueue_ms, now_ms
-        )
-        return None if target < 0 else self.names[target]
-
     def add_units(self, file, int64_t file_base, int64_t file_end, positions, Py_ssize_t taken, Py_ssize_t max_moves,
                   int64_t max_bytes, segment, int64_t base, int64_t end, bytes topic_field not None, int64_t slot_ms,
                   int64_t width_ms, int64_t now_ms):
-        """Do `add_timed` for units of a slot, from the last but `taken` of `positions` backwards.
+        """Take the records of units of a slot, from the last but `taken` of `positions` backwards.
 
         Stop before `max_moves` records are in all, after `max_bytes` of those that are taken, and before a unit that
         is not plain, or whose record is for Python or not within `base` and `end` of `segment`, which begins at `base`.
-        `file` is a file of the timer log, see `timer_units.chained`.  Return the number of units, the bytes of their
-        records, and the number of records for each real topic.
+        `file` is a file of the timer log, see `timer_units.chained`.  `topic_field` is the timer's topic as in a record.
+        Return the number of units, the bytes of their records, and the number of records for each real topic.
         """
         cdef Py_buffer units, log, numbers
         cdef Py_ssize_t counts[MAX_TARGETS]
@@ -224,24 +208,20 @@ cdef class Moves:
                        int64_t slot_ms, int64_t width_ms, int64_t now_ms) except -2:
         """Take the record of a unit; return its target, -1 if it is for Python."""
         cdef int64_t offset = from_big64(unit.physical_offset), size = from_big32(unit.record_bytes)
-        # Each difference is of numbers between 0 and `end`, so none overflows.
-        if offset < base or offset > end or size <= 0 or size > end - offset:
-            return -1
-        return self.take_timed(
-            log + (offset - base), size, topic_field, slot_ms, width_ms, from_big64(unit.write_ms), now_ms
-        )
-
-    cdef int take_timed(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, int64_t slot_ms,
-                        int64_t width_ms, int64_t enqueue_ms, int64_t now_ms) except -2:
-        """Take a record of the timer's topic, whose memory is kept; return its target, -1 if it is for Python."""
         cdef Place place
-        cdef Move *move = self.next_move()
-        if not read_record(record, size, topic_field, move, &place) or place.out_ms < 0:
+        cdef Move *move
+        # Each difference is of numbers between 0 and `end`, so none overflows.
+        if offset < base or offset > end or size <= 0 or size > end - offset or from_big64(unit.write_ms) < 0:
+            return -1
+        move = self.next_move()
+        if not read_record(log + (offset - base), size, topic_field, move, &place) or place.out_ms < 0:
             return -1
         if place.out_ms - place.out_ms % width_ms != slot_ms or move.head.sys_flag & ~self.plain_flags:
             return -1
-        move.enqueue_ms, move.dequeue_ms, move.head.prepared_transaction_offset = enqueue_ms, now_ms, 0
-        return move.target if self.take(move, &place) else -1
+        move.enqueue_ms, move.dequeue_ms = from_big64(unit.write_ms), now_ms
+        move.head.prepared_transaction_offset = 0
+        move.target, move.tags_code = self.target_at(&place), java_hash(place.tag, place.tag_bytes)
+        return move.target if move.target >= 0 and self.fits(move) else -1
 
     cdef Move *read(self, const uint8_t *record, Py_ssize_t size, bytes topic_field, Place *place) except? NULL:
         """Read a stored record, whose memory the caller keeps, as the next one; NULL if it is for Python."""
@@ -278,12 +258,6 @@ cdef class Moves:
                 raise MemoryError
             self.moves, self.capacity = moves, 2 * self.capacity + 16
         return &self.moves[self.count]
-
-    cdef bint take(self, Move *move, const Place *place) except -1:
-        """Let a record that was read go to its place; return False if that is for Python or there is no room."""
-        move.target = self.target_at(place)
-        move.tags_code = java_hash(place.tag, place.tag_bytes)
-        return move.target >= 0 and self.fits(move)
 
     cdef bint fits(self, Move *move) noexcept:
         """Count a record if there is room for it."""

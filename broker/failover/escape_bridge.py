@@ -39,6 +39,8 @@ _REFUSED: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL})
 class EscapeBridge:
     """Sender to other masters.  Lives in the event loop's thread; one task per batch."""
 
+    is_own_log: Final = False
+
     def __init__(self, config: LiveConfig, client: RemotingClient, masters: OtherMasters) -> None:
         self._config = config
         self._client = client
@@ -69,9 +71,6 @@ class EscapeBridge:
     def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
         """Return nothing: the other master's own limits apply, and it answers for each message."""
         return {}
-
-    def own_store(self) -> None:
-        """Return nothing: messages leave the broker."""
 
     async def _send_all(self, batch: list[EscapedMessage]) -> None:
         attempt = 0

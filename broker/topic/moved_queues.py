@@ -114,6 +114,7 @@ class PresentQueues:
     def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
         return dict(self._log.refusals(self._places.placed(messages)))
 
-    def own_store(self) -> object | None:
-        """Return the store, unless messages may have to go to another queue; the engine takes none with a key."""
-        return None if self._places.static else self._log.own_store()
+    @property
+    def is_own_log(self) -> bool:
+        """Whether no message may have to go to another queue; the engine takes none with a key."""
+        return not self._places.static

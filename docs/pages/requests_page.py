@@ -178,11 +178,11 @@ them, because their order counts. For Python are:
 
 - a property that occurs twice, or has no value, among those that are looked at;
 - a rolled or recalled message, a copy that the check of transactions made, an immunity to checks;
+- a timed message that was in the log before the start, because such records are checked when they are read;
 - a queue that has had no message yet, the end of a segment, an IPv6 address, a tag outside of ASCII.
 
 The units of a slot are chained in the timer log. The compiled engine follows a chain within one file of it, and
-then takes the records of the units that lie in one segment. Python reads each unit that is not plain, or lies
-elsewhere.
+then takes the records of the units that lie in one segment. Python reads each unit that is not plain.
 
 A slave that acts for its master sends timed messages to another broker, so it uses Python.
 

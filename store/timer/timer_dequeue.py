@@ -7,13 +7,12 @@ import logging
 from array import array
 from typing import Any, Final
 
-from sprocket.common.errors import CorruptRecord
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.engine.choice import native
 from store.record.record import PendingMessage
 from store.timer.timed_message import TOPIC_FIELD, TimedMessage, read_timed
-from store.timer.timer_log import DEFAULT, DELETE, ROLL, TimerLog, Unit
+from store.timer.timer_log import DELETE, ROLL, TimerLog, Unit
 from store.timer.timer_state import TimerState
 from store.timer.timer_wheel import Slot
 
@@ -187,19 +186,19 @@ class TimerDequeue:
         while taken < len(positions) and len(delivery) < max_messages and delivery.bytes < _MAX_BYTES:
             unit = state.log.unit(positions[-taken - 1])
             if unit is not None:
-                if delivery.moves is None:
-                    self._add(slot, unit, now_ms, delivery)
-                elif many := self._move_many(slot, unit, taken, max_messages, now_ms, delivery):
-                    taken += many
+                if delivery.moves is not None:
+                    moved = self._move(slot, unit, taken, max_messages, now_ms, delivery)
+                    if not moved:
+                        delivery.is_unusual = True
+                        return taken
+                    taken += moved
                     continue
-                elif not self._move(slot, unit, now_ms, delivery):
-                    delivery.is_unusual = True
-                    return taken
+                self._add(slot, unit, now_ms, delivery)
                 delivery.bytes += unit.record_bytes
             taken += 1
         return taken
 
-    def _move_many(
+    def _move(
         self, slot: SlotDelivery, unit: Unit, taken: int, max_messages: int, now_ms: int, delivery: _Delivery
     ) -> int:
         """Let the engine take the records from `unit` on that follow in one segment; return how many."""
@@ -220,23 +219,6 @@ class TimerDequeue:
             delivery.count(topic, -records)
         return int(count)
 
-    def _move(self, slot: SlotDelivery, unit: Unit, now_ms: int, delivery: _Delivery) -> bool:
-        """Let the engine take a record; return False if it is unusual."""
-        state, moves = self._state, delivery.moves
-        if slot.deleted or unit.magic != DEFAULT or moves is None:
-            return False
-        try:
-            record = state.store.record_at(unit.physical_offset, unit.record_bytes)
-        except CorruptRecord:
-            return False
-        if record is None:
-            return False
-        topic = moves.add_timed(record, TOPIC_FIELD, slot.time_ms, state.slot_ms, unit.write_ms, now_ms)
-        if topic is None:
-            return False
-        delivery.count(topic, -1)
-        return True
-
     def _add(self, slot: SlotDelivery, unit: Unit, now_ms: int, delivery: _Delivery) -> None:
         state = self._state
         message = read_timed(state.store, unit.physical_offset, unit.record_bytes)
@@ -244,7 +226,7 @@ class TimerDequeue:
             reason = message
         elif unit.magic & ROLL:
             delivery.count(message.real_topic, 1 if unit.magic & DELETE else -1)
-            self._put(message.rolled(unit.write_ms, now_ms, state.tags_codes), delivery)
+            delivery.messages.append(message.rolled(unit.write_ms, now_ms, state.tags_codes))
             return
         elif message.due_ms // state.slot_ms * state.slot_ms != slot.time_ms:
             reason = "the record has another time"
@@ -255,15 +237,12 @@ class TimerDequeue:
             real = message.real(unit.write_ms, now_ms, state.tags_codes)
             if real is not None and real.topic not in state.barred_topics:
                 delivery.count(message.real_topic, -1)
-                self._put(real, delivery)
+                delivery.messages.append(real)
                 return
             reason = "no real topic and queue"
         peer_lines.error(
             _log, "", "event=timed_message_dropped physical_offset=%d reason=%r", unit.physical_offset, reason
         )
-
-    def _put(self, message: PendingMessage, delivery: _Delivery) -> None:
-        delivery.messages.append(message)
 
     def _delivered(self, delivery: _Delivery, read_ms: int) -> None:
         state = self._state

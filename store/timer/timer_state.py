@@ -115,7 +115,7 @@ class TimerState:
 
     def new_moves(self) -> Any | None:
         """Return what `deliver_moves` delivers, yet empty; None if messages are to be delivered."""
-        return new_moves(self._delivery.own_store(), self.barred_topics)
+        return new_moves(self.store, self.barred_topics) if self._delivery.is_own_log else None
 
     def deliver_moves(self, moves: Any, done: Callable[[], None]) -> None:
         """Do what `deliver` does, with records that the engine makes."""

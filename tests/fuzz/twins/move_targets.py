@@ -2,6 +2,7 @@
 
 import random
 import struct
+from array import array
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,8 @@ from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from store.moves import PLAIN_FLAGS
 from store.record.checksum import SEAL_BYTES
 from store.record.record import PendingMessage, Record, TagsCodes, decode, topic_field
-from store.timer.timed_message import TimedMessage, read_timed
+from store.timer.timed_message import TOPIC_FIELD, TimedMessage, read_timed
+from store.timer.timer_log import DEFAULT, Unit, UnitBatch
 from tests.fuzz.store_targets import whole_record
 from tests.fuzz.target import Target
 from tests.fuzz.twins.scan_targets import sealed
@@ -112,10 +114,17 @@ def _compare(moves: Any, made: PendingMessage | None) -> None:
 
 def _timed(data: bytes) -> None:
     moves, view = _moves(), memoryview(data)
-    topic = moves.add_timed(view, topic_field(TIMER_TOPIC)[1], _SLOT_MS, _WIDTH_MS, _ENQUEUE_MS, _NOW_MS)
-    assert len(moves) == (topic is not None)
+    batch = UnitBatch(0, 1 << 20)
+    batch.add(Unit(-1, DEFAULT, _ENQUEUE_MS, 1000, _AT, len(data), 0))
+    unit = memoryview(bytes(batch.content))
+    taken, size_bytes, counts = moves.add_units(
+        unit, 0, len(unit), array("q", [0]), 0, 1, 1 << 20, view, _AT, _AT + len(view), TOPIC_FIELD, _SLOT_MS,
+        _WIDTH_MS, _NOW_MS,
+    )  # fmt: skip
+    assert len(moves) == taken
+    assert (size_bytes, counts) == ((len(data), [("Orders", 1)]) if taken else (0, []))
     # The store gives whole records: these are none.
-    if topic is None or not isinstance(decode(view, check_crc=False), Record):
+    if not taken or not isinstance(decode(view, check_crc=False), Record):
         return
     message = read_timed(SimpleNamespace(record_at=lambda *_: view), _AT, len(data))  # type: ignore[arg-type]
     assert isinstance(message, TimedMessage), message
