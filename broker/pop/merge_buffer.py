@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from broker.core import BrokerCore
-from broker.longpolling.confirm_waits import Timer
 from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.records import AckMsg, BatchAckMsg, PopCheckPoint
 from broker.pop.revive.revive_log import ReviveLog
+from broker.turns import NextTurn
 from sprocket.common.errors import SprocketError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines
@@ -66,7 +66,6 @@ class MergeBuffer:
     def __init__(self, core: BrokerCore, log: ReviveLog, offsets: PopOffsets) -> None:
         self._config = core.config
         self._clock = core.clock
-        self._call_later = core.call_later
         self._store = core.store
         self._log = log
         self._offsets = offsets
@@ -74,8 +73,7 @@ class MergeBuffer:
         # (time of leaving, number, pop), also of pops that have left.
         self._leaving: list[tuple[int, int, BufferedPop]] = []
         self._numbers = count()
-        self._timer: Timer | None = None
-        self._timer_at = 0
+        self._next_turn = NextTurn(self._on_timer, core.clock.monotonic, core.call_later, _MAX_SLEEP_S)
         self._is_closed = False
         # Times, ms, to write the pops that leave (`PopMetricsManager`: pop_buffer_scan_time_consume).
         self.scans = Distributions((1, 10, 100, 1_000, 2_000, 3_000))
@@ -158,25 +156,16 @@ class MergeBuffer:
     # Writing
 
     def _wake_at(self, at_ms: int) -> None:
-        if self._timer is not None:
-            if self._timer_at <= at_ms:
-                return
-            self._timer.cancel()
-        self._timer_at = at_ms
-        # Sleep in steps, so that a step of the wall clock is noticed.
-        sleep_s = min(max((at_ms - self._clock.wall_ms()) / 1000, 0.0), _MAX_SLEEP_S)
-        self._timer = self._call_later(sleep_s, self._on_timer)
+        self._next_turn.wake_in((at_ms - self._clock.wall_ms()) / 1000)
 
     def _on_timer(self) -> None:
-        self._timer = None
         began = self._clock.monotonic()
         try:
             self._write(self._due())
             self.scans.add((), int((self._clock.monotonic() - began) * 1000))
         except SprocketError as error:
             logger.warning("event=pop_buffer_not_written reason=%r pops=%d", str(error), len(self._held))
-            self._timer_at = self._clock.wall_ms()
-            self._timer = self._call_later(_RETRY_S, self._on_timer)
+            self._next_turn.wake_in(_RETRY_S)
             return
         if self._leaving:
             self._wake_at(self._leaving[0][0])
@@ -230,9 +219,7 @@ class MergeBuffer:
     def close(self) -> None:
         """Write everything, for the next start.  What the store refuses is redelivered then."""
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next_turn.cancel()
         try:
             while self._write(self._due(all_of_them=True)):
                 pass

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker.config.live_config import LiveConfig
-from broker.longpolling.confirm_waits import CallLater, Timer
+from broker.turns import CallLater, NextTurn
 from sprocket.common.clock import Clock
 
 # Times this close together share one turn of the timer.
@@ -35,13 +35,11 @@ class OrderLocks:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._call_later = call_later
         self.freed = freed
         self._free_at: dict[QueueKey, int] = {}
         # (ms, queue): at least one entry per queue, at its time or before.  The entry of a changed time stays.
         self._times: list[tuple[int, QueueKey]] = []
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
+        self._next_turn = NextTurn(self._on_timer, clock.monotonic, call_later, _MAX_SLEEP_S)
         self._is_closed = False
 
     @property
@@ -67,22 +65,12 @@ class OrderLocks:
     def close(self) -> None:
         """Stop calling `freed`."""
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next_turn.cancel()
 
     def _wake_by(self, free_at: int) -> None:
-        sleep_s = min(max((free_at - self._clock.wall_ms()) / 1000, _TICK_S), _MAX_SLEEP_S)
-        wake_at = self._clock.monotonic() + sleep_s
-        if self._timer is not None:
-            if self._timer_at <= wake_at:
-                return
-            self._timer.cancel()
-        self._timer_at = wake_at
-        self._timer = self._call_later(sleep_s, self._on_timer)
+        self._next_turn.wake_in(max((free_at - self._clock.wall_ms()) / 1000, _TICK_S))
 
     def _on_timer(self) -> None:
-        self._timer = None
         now = self._clock.wall_ms()
         due = []
         while self._times and self._times[0][0] <= now:

@@ -6,7 +6,6 @@ queue was delivered is in ``config/delayOffset.json``.
 Source: RocketMQ 5.3.3, `ScheduleMessageService`.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -16,8 +15,9 @@ from typing import Final
 import msgspec
 
 from broker.config.versioned_table import VersionedTable
-from broker.metrics.message_flow import MessageFlow
+from broker.core import BrokerCore
 from broker.service import Service
+from broker.turns import NextTurn, loop_later, loop_time
 from sprocket.common.clock import Clock
 from sprocket.common.errors import CorruptRecord, DiskFailed, StoreError
 from sprocket.common.failpoints import failpoint
@@ -39,9 +39,9 @@ from sprocket.remoting.message.properties import (
 from sprocket.remoting.message.record import record_size
 from sprocket.remoting.message.topic_names import SCHEDULE_GROUP, SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.config.delay_levels import parse_delay_levels
-from store.delivery import Delivery, Outstanding, deliver_fitting
+from store.delivery import Outstanding, deliver_fitting
 from store.flush.confirmation import Arrival
-from store.message_store import MessageStore, PendingMessage
+from store.message_store import PendingMessage
 from store.record.record import Record, TagsCodes, decode
 
 logger = logging.getLogger(__name__)
@@ -144,24 +144,16 @@ class DelayOffsets(VersionedTable):
 class ScheduleService(Service):
     """Delivery of due messages, in batches, with one timer for all levels."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        delivery: Delivery,
-        offsets: DelayOffsets,
-        delay_levels: str,
-        clock: Clock,
-        flow: MessageFlow,
-    ) -> None:
-        self._store = store
-        self._delivery = delivery
-        self._clock = clock
-        self._flow = flow
+    def __init__(self, core: BrokerCore, offsets: DelayOffsets) -> None:
+        delay_levels = core.config.store.message_delay_level
+        self._store = core.store
+        self._delivery = core.delivery
+        self._clock = core.clock
+        self._flow = core.flow
         self._delays_ms = parse_delay_levels(delay_levels)
         self._tags_codes = TagsCodes(delay_levels)
         self.offsets = offsets
-        self._timer: asyncio.Handle | None = None
-        self._timer_at = 0.0
+        self._next_turn = NextTurn(self._turn, loop_time, loop_later, _MAX_SLEEP_S)
         self._running = False
         # Levels with a delivery under way.
         self._outstanding: dict[int, Outstanding] = {}
@@ -183,7 +175,7 @@ class ScheduleService(Service):
                 )
         self._running = True
         self._store.on_arrival_of.setdefault(SCHEDULE_TOPIC, []).append(self._arrived)
-        self._wake_in(0.0)
+        self._next_turn.wake_in(0.0)
 
     def deactivate(self) -> None:
         """Stop delivering."""
@@ -192,9 +184,7 @@ class ScheduleService(Service):
         for outstanding in self._outstanding.values():
             outstanding.cancel()
         self._outstanding.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next_turn.cancel()
 
     def figures(self) -> list[Declared]:
         """Return the progress of each level in use."""
@@ -215,20 +205,9 @@ class ScheduleService(Service):
         for queue, first, _ in arrivals if self._running else ():
             entry = self._store.entry(SCHEDULE_TOPIC, queue.queue_id, first)
             if entry is not None:
-                self._wake_in((entry[2] - self._clock.wall_ms()) / 1000)
-
-    def _wake_in(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        wake_at = loop.time() + min(max(seconds, 0.0), _MAX_SLEEP_S)
-        if self._timer is not None:
-            if self._timer_at <= wake_at:
-                return
-            self._timer.cancel()
-        self._timer_at = wake_at
-        self._timer = loop.call_at(wake_at, self._turn)
+                self._next_turn.wake_in((entry[2] - self._clock.wall_ms()) / 1000)
 
     def _turn(self) -> None:
-        self._timer = None
         if not self._running:
             return
         try:
@@ -239,7 +218,7 @@ class ScheduleService(Service):
             logger.warning("event=delivery_postponed reason=%r", str(error))
             wait_s = _RETRY_S
         if wait_s is not None:
-            self._wake_in(wait_s)
+            self._next_turn.wake_in(wait_s)
 
     # Delivery
 
@@ -295,7 +274,7 @@ class ScheduleService(Service):
             self.offsets.advance(level, end, self._store.wrote_offset, end - start)
             self._count(messages)
             if self._outstanding.pop(level, None) is not None:
-                self._wake_in(0.0)
+                self._next_turn.wake_in(0.0)
 
         def dropped(message: PendingMessage, reason: str) -> None:
             peer_lines.error(logger, "", "event=delayed_message_dropped topic=%s reason=%r", message.topic, reason)

@@ -6,7 +6,6 @@ Source: RocketMQ 5.3.3, `TimerMetrics`, `TimerMessageStore.addMetric`, `checkAnd
 from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Protocol
 
 import msgspec
 
@@ -17,12 +16,6 @@ from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.message.topic_names import LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX
-
-
-class Topics(Protocol):
-    """Set of the existing topics."""
-
-    def __contains__(self, topic: str, /) -> bool: ...
 
 
 class TimerMetric(msgspec.Struct, rename="camel"):
@@ -79,12 +72,12 @@ class TimerMetrics(VersionedTable):
             self.data_version = table.data_version
             self.changes += 1
 
-    def clean(self, topics: Topics) -> None:
-        """Forget topics that no longer exist in `topics`, except system topics."""
+    def clean(self, is_there: Callable[[str], bool]) -> None:
+        """Forget topics that no longer exist, except system topics."""
         gone = [
             topic
             for topic in self.by_topic
-            if topic not in topics and not topic.startswith((SYSTEM_TOPIC_PREFIX, LIGHT_PREFIX))
+            if not is_there(topic) and not topic.startswith((SYSTEM_TOPIC_PREFIX, LIGHT_PREFIX))
         ]
         for topic in gone:
             del self.by_topic[topic]

@@ -17,6 +17,7 @@ from broker.timer.recall import RecallProcessor
 from broker.timer.timer_intake import TimerIntake
 from broker.timer.timer_metrics import TimerMetrics
 from broker.timer.wheel_metrics import wheel_metrics
+from broker.turns import NextTurn, loop_later, loop_time
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.figures import Declared, Figure
 from sprocket.metrics.declared import Metric
@@ -74,8 +75,7 @@ class TimerService(Service):
         self.timer = timer
         timer.on_delivered.append(self._delivered)
         self._is_enabled = core.config.store.timer_wheel_enable
-        self._handle: asyncio.TimerHandle | None = None
-        self._wake_at = 0.0
+        self._next_turn = NextTurn(self._turn, loop_time, loop_later, _MAX_SLEEP_S)
         self._is_running = False
         self._is_entry_due = False  # whether a turn comes soon for messages that arrived
         self._enqueue_rate, self._dequeue_rate = _Rate(), _Rate()
@@ -127,15 +127,13 @@ class TimerService(Service):
                 self.metrics.revise(self.timer.count_by_topic_hash(), 1 << 62)
             self._is_running = True
             self._core.store.on_arrival_of.setdefault(TIMER_TOPIC, []).append(self._arrived)
-            self._wake_in(0.0)
+            self._next_turn.wake_in(0.0)
 
     def deactivate(self) -> None:
         if self._is_running:
             self._core.store.on_arrival_of[TIMER_TOPIC].remove(self._arrived)
         self._is_running = False
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._next_turn.cancel()
         self._is_entry_due = False
         if self._is_enabled:
             self.timer.pause()
@@ -172,26 +170,15 @@ class TimerService(Service):
             return
         # The topic has one queue, so the last arrival tells its end.
         if arrivals[-1][2] - self.timer.queue_offset >= ENTRY_MESSAGES:
-            self._wake_in(0.0)
+            self._next_turn.wake_in(0.0)
         elif not self._is_entry_due:
             self._is_entry_due = True
-            self._wake_in(self._core.config.store.slot_ms / 1000 * _ENTRY_SHARE)
+            self._next_turn.wake_in(self._core.config.store.slot_ms / 1000 * _ENTRY_SHARE)
 
     def _delivered(self) -> None:
-        self._wake_in(0.0)
-
-    def _wake_in(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        wake_at = loop.time() + min(seconds, _MAX_SLEEP_S)
-        if self._handle is not None:
-            if self._wake_at <= wake_at:
-                return
-            self._handle.cancel()
-        self._wake_at = wake_at
-        self._handle = loop.call_at(wake_at, self._turn)
+        self._next_turn.wake_in(0.0)
 
     def _turn(self) -> None:
-        self._handle = None
         self._is_entry_due = False
         if not self._is_running:
             return
@@ -208,7 +195,7 @@ class TimerService(Service):
             logger.exception("event=timer_turn_failed")
             wait_s = _RETRY_S
         if wait_s is not None:
-            self._wake_in(wait_s)
+            self._next_turn.wake_in(wait_s)
 
     # Files
 
@@ -249,7 +236,7 @@ class TimerService(Service):
         await self.metrics.save()
 
     def _clean_metrics(self) -> None:
-        self.metrics.clean(self._core.topics)
+        self.metrics.clean(self._core.topics.__contains__)
 
     def _check_metrics(self) -> None:
         config = self._core.config.store

@@ -5,23 +5,24 @@ Only a master revives.  Source: RocketMQ 5.3.3, `PopReviveService`, which has a 
 
 import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from broker.core import BrokerCore
 from broker.failover.escaped_message import EscapedMessage
-from broker.longpolling.confirm_waits import Timer
 from broker.pop.records import ACK_INTERVAL_MS
 from broker.pop.revive.revive_queue import ReviveQueue
 from broker.pop.revive.revive_window import SETTLE_MS
 from broker.pop.revive.reviver import CheckpointLog, RevivedListener
 from broker.service import Service
+from broker.turns import NextTurn
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.figures import Declared, FigureFamily
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.flush.confirmation import Arrival
+from store.timer.timer_message_store import TimerMessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -30,19 +31,6 @@ _TURN_RECORDS: Final = 256
 _RETRY_S: Final = 1.0
 # How often to check whether what is done is flushed.
 _COMMIT_S: Final = 0.5
-
-
-class TimerProgress(Protocol):
-    """Progress of the timer."""
-
-    @property
-    def queue_offset(self) -> int: ...  # of the timer topic's message that enters the wheel next
-
-    @property
-    def enqueue_behind(self) -> int: ...  # number of messages that have not entered the wheel
-
-    @property
-    def dequeue_behind_ms(self) -> int: ...  # age of the slot that is delivered next
 
 
 class ReviveService(Service):
@@ -57,7 +45,7 @@ class ReviveService(Service):
         core: BrokerCore,
         log: CheckpointLog,
         *,
-        timer: TimerProgress | None = None,
+        timer: TimerMessageStore | None = None,
         on_revived: Sequence[RevivedListener] = (),
     ) -> None:
         self._core = core
@@ -66,8 +54,7 @@ class ReviveService(Service):
         self.on_revived = list(on_revived)
         self.queues: list[ReviveQueue] = []
         self._next = 0  # index of the queue whose turn is next
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
+        self._next_turn = NextTurn(self._on_timer, core.clock.monotonic, core.call_later)
         self._is_running = False
 
     def load(self) -> None:
@@ -110,13 +97,13 @@ class ReviveService(Service):
 
     def _delivered(self) -> None:
         if self._is_running:
-            self._wake_in(0.0)
+            self._next_turn.wake_in(0.0)
 
     def activate(self) -> None:
         """Start to revive."""
         self._is_running = True
         self._core.store.on_arrival_of.setdefault(self._log.topic, []).append(self._arrived)
-        self._wake_in(0.0)
+        self._next_turn.wake_in(0.0)
 
     def deactivate(self) -> None:
         """Stop reviving, and commit what is done."""
@@ -124,9 +111,7 @@ class ReviveService(Service):
             return
         self._is_running = False
         self._core.store.on_arrival_of[self._log.topic].remove(self._arrived)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next_turn.cancel()
         self._commit()
         for queue in self.queues:
             queue.pause()
@@ -175,24 +160,14 @@ class ReviveService(Service):
         for queue, _, _ in arrivals:
             if queue.queue_id < len(self.queues):
                 self.queues[queue.queue_id].arrived()
-                self._wake_in(self._core.config.broker.revive_interval / 1000)
-
-    def _wake_in(self, seconds: float) -> None:
-        wake_at = self._core.clock.monotonic() + seconds
-        if self._timer is not None:
-            if self._timer_at <= wake_at:
-                return
-            self._timer.cancel()
-        self._timer_at = wake_at
-        self._timer = self._core.call_later(seconds, self._on_timer)
+                self._next_turn.wake_in(self._core.config.broker.revive_interval / 1000)
 
     def _on_timer(self) -> None:
-        self._timer = None
         if not self._is_running:
             return
         wait_s = self.turn()
         if wait_s is not None:
-            self._wake_in(wait_s)
+            self._next_turn.wake_in(wait_s)
 
     def turn(self) -> float | None:
         """Let queues work in turn; return the seconds until there is more to do, None if only arrivals bring more."""

@@ -1,6 +1,8 @@
 """Delayed messages, with the clock in the test's hand: time passes when the test says so."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from broker.metrics.message_flow import MessageFlow
 from broker.timer.schedule import DelayOffsets, ScheduleService
@@ -29,7 +31,11 @@ class Rig:
         self.store.start()
         self.offsets = DelayOffsets(ConfigFile(root / "delayOffset.json"), clock)
         self.offsets.load()
-        self.service = ScheduleService(self.store, OwnLog(self.store), self.offsets, LEVELS, clock, MessageFlow())
+        core: Any = SimpleNamespace(
+            config=SimpleNamespace(store=config), store=self.store, delivery=OwnLog(self.store), clock=clock,
+            flow=MessageFlow(),
+        )  # fmt: skip
+        self.service = ScheduleService(core, self.offsets)
 
     def put(self, level: int, body: bytes = b"body", topic: str = "Orders", **properties: str) -> None:
         encoded = encode({"DELAY": str(level), "REAL_TOPIC": topic, "REAL_QID": "2", "TAGS": "TagA"} | properties)
