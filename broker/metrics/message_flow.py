@@ -49,28 +49,14 @@ class MessageFlow:
         self.out_messages = 0
         self.out_bytes = 0
 
-    # Written for speed: one call for each batch of sends.
-    def stored(
-        self, messages: Sequence[PendingMessage], appended: Sequence[Appended], *, may_be_fifo: bool = True
-    ) -> None:
-        """Count messages that clients sent; without `may_be_fifo` none of them has a sharding key."""
-        first = messages[0]
-        if len(messages) == 1:
-            topic, size = first.topic, appended[0][2]
-            sizes = None if may_be_fifo or topic in _TYPES else self._sizes.get((topic, _NORMAL))
-            if sizes is None:
-                sizes = self._sizes_of(first, may_be_fifo)
-            if size <= FIRST_SIZE_BYTES:
-                sizes.counts[0] += 1
-                sizes.count += 1
-                sizes.total += size
-            else:
-                sizes.add(size)
-        elif not may_be_fifo and len({message.topic for message in messages}) == 1:
-            self._sizes_of(first, may_be_fifo).add_all([size for _, _, size in appended])
-        else:
-            for message, (_, _, size) in zip(messages, appended, strict=True):
-                self._sizes_of(message, may_be_fifo).add(size)
+    def stored(self, messages: Sequence[PendingMessage], appended: Sequence[Appended]) -> None:
+        """Count messages that clients sent."""
+        for message, (_, _, size_bytes) in zip(messages, appended, strict=True):
+            topic, properties = message.topic, message.properties
+            kind = _TYPES.get(topic, _NORMAL)
+            if kind is not _TRANSACTION and SHARDING_NAME in properties:
+                kind = _FIFO
+            self._sizes_of(topic, kind).add(size_bytes)
 
     def stored_run(self, topic: str, is_fifo: bool, count: int, total_bytes: int, sizes: Sequence[int]) -> None:
         """Count `count` messages that were stored in one topic, all with or all without a sharding key.
@@ -78,7 +64,7 @@ class MessageFlow:
         `sizes` may be empty if none of them is over 1 KiB.
         """
         kind = _FIFO if is_fifo else _TYPES.get(topic, _NORMAL)
-        found = self._sizes.get((topic, kind)) or self._new_sizes(topic, kind)
+        found = self._sizes_of(topic, kind)
         if sizes:
             found.add_all(sizes)
         else:
@@ -86,16 +72,10 @@ class MessageFlow:
             found.count += count
             found.total += total_bytes
 
-    def _sizes_of(self, message: PendingMessage, may_be_fifo: bool) -> Distribution:
-        topic = message.topic
-        kind = _TYPES.get(topic, _NORMAL)
-        if may_be_fifo and kind is not _TRANSACTION and SHARDING_NAME in message.properties:
-            kind = _FIFO
+    def _sizes_of(self, topic: str, kind: str) -> Distribution:
         found = self._sizes.get((topic, kind))
-        return self._new_sizes(topic, kind) if found is None else found
-
-    def _new_sizes(self, topic: str, kind: str) -> Distribution:
-        found = self._sizes[topic, kind] = Distribution(_SIZES)
+        if found is None:
+            found = self._sizes[topic, kind] = Distribution(_SIZES)
         return found
 
     def stored_as_one(self, message: PendingMessage, messages: int) -> None:
@@ -105,7 +85,7 @@ class MessageFlow:
 
     def delivered_delayed(self, topic: str, size_bytes: int) -> None:
         """Count a delayed message that was written to its topic."""
-        (self._sizes.get((topic, DELAY)) or self._new_sizes(topic, DELAY)).add(size_bytes)
+        self._sizes_of(topic, DELAY).add(size_bytes)
 
     def delivered(self, topic: str, group: str, messages: int, size_bytes: int, is_retry: str = "") -> None:
         """Count messages that a consumer got with one request.

@@ -74,16 +74,8 @@ class PopOffsets:
             offset = self._initial(topic, queue_id, init_mode)
         return max(offset, self.latest(topic, group, queue_id))
 
-    def known(self, topic: str, group: str, queue_id: int) -> int:
-        """Return the same for a queue from which the group has popped; -1 for another one, and while a reset waits."""
-        if self._offsets.has_resets:
-            return -1
-        offset = self._offsets.query(group, topic, queue_id)
-        taken = self._taken.get((topic, group, queue_id))
-        return offset if offset < 0 or not taken else max(offset, taken[-1].next_offset)
-
     def all_known(self, topic: str, group: str, queue_ids: range) -> list[int]:
-        """Return `known` of several queues."""
+        """Return where pops of queues begin; -1 for one that the group has not popped, and while a reset waits."""
         if self._offsets.has_resets:
             return [-1] * len(queue_ids)
         committed = self._offsets.queues(group, topic)

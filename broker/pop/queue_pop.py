@@ -6,7 +6,7 @@ Source: RocketMQ 5.3.3, `PopMessageProcessor.popMsgFromQueue`, `appendCheckPoint
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -111,24 +111,6 @@ class QueuePop:
             self._skip(popped, topic, queue_id, result.next_offset)
             popped.is_cut_short = popped.is_cut_short or result.next_offset < result.max_offset
         popped.rest += max(result.max_offset - result.next_offset, 0)
-
-    def take_from_all(
-        self,
-        popped: Popped,
-        topic: str,
-        queue_ids: Iterable[int],
-        matches: PullFilter | None,
-        *,
-        is_retry: bool,
-    ) -> None:
-        """Do the same for several queues, in their order."""
-        group, offsets, max_offset = popped.request.header.consumer_group, self._offsets, self._store.max_offset
-        for queue_id in queue_ids:
-            # Most pops are full after one queue.  Of the others they count what is left, which needs no other check.
-            if popped.room <= 0 and not popped.is_ordered and (offset := offsets.known(topic, group, queue_id)) >= 0:
-                popped.rest += max(max_offset(topic, queue_id) - offset, 0)
-            else:
-                self.take(popped, topic, queue_id, matches, is_retry=is_retry)
 
     def took(self, topic: str, group: str, queues: Sequence[tuple[int, int, int]], found: list[Taken]) -> None:
         """Add to `found` what the compiled path took: queue id, next offset and messages of each of `queues`."""

@@ -8,7 +8,6 @@ Source: RocketMQ 5.3.3, `HookUtils.handleScheduleMessage`, `transformTimerMessag
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker.config.live_config import LiveConfig
@@ -18,30 +17,13 @@ from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
+from store.config.timer_config import TimerConfig
 
 _HOUR_S: Final = 3_600
 # `DefaultStoreMetricsManager.getMetricsView`: 1 and 10 minutes, 1 and 12 hours, 1 and 3 days.
 DELAY_BOUNDARIES_S: Final = (60, 600, _HOUR_S, 12 * _HOUR_S, 24 * _HOUR_S, 72 * _HOUR_S)
 TIMER_NAMES: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS)
 _JAVA_LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
-
-
-@dataclass(frozen=True)
-class TimerRules:
-    """Limits and rounding of delivery times."""
-
-    is_enabled: bool
-    slot_ms: int
-    max_delay_ms: int
-    congest_num_each_slot: int
-
-    @classmethod
-    def of(cls, config: LiveConfig) -> "TimerRules":
-        """Return the rules of the current configuration."""
-        store = config.store
-        return cls(
-            store.timer_wheel_enable, store.slot_ms, store.timer_max_delay_sec * 1000, store.timer_congest_num_each_slot
-        )
 
 
 def is_timer_message(topic: str, properties: Mapping[str, str]) -> bool:
@@ -92,7 +74,7 @@ def timer_message(
     properties: dict[str, str],
     deliver_ms: int,
     now_ms: int,
-    rules: TimerRules,
+    rules: TimerConfig,
     is_rejected: Callable[[int], bool] = lambda slot_time: False,
 ) -> tuple[str, int]:
     """Convert `properties` for delivery at `deliver_ms`; return the topic and queue in which the message is stored.
@@ -105,11 +87,11 @@ def timer_message(
         if names.TIMER_DEL_UNIQKEY in properties:
             raise illegal(rules)
         return topic, queue_id
-    if deliver_ms - now_ms > rules.max_delay_ms:
+    if deliver_ms - now_ms > rules.timer_max_delay_sec * 1000:
         raise illegal(rules)
     slot_time = slot_time_ms(deliver_ms, rules.slot_ms)
     if is_rejected(slot_time):
-        limit = rules.congest_num_each_slot
+        limit = rules.timer_congest_num_each_slot
         remark = (
             f"timer message is under flow control, max num limit is {limit * 2} or the current value is greater than "
             f"{limit} and less than {limit * 2}, trigger random flow control"
@@ -121,17 +103,18 @@ def timer_message(
     return TIMER_TOPIC, 0
 
 
-def check_enabled(rules: TimerRules) -> None:
+def check_enabled(rules: TimerConfig) -> None:
     """Raise RequestError if the timer wheel is off."""
-    if not rules.is_enabled:
+    if not rules.timer_wheel_enable:
         remark = "accurate timer message is not enabled, timerWheelEnable is false"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
 
-def illegal(rules: TimerRules) -> RequestError:
+def illegal(rules: TimerConfig) -> RequestError:
     """Return the refusal of an impossible time."""
+    max_delay_ms = rules.timer_max_delay_sec * 1000
     remark = (
-        f"timer message illegal, the delay time should not be bigger than the max delay {rules.max_delay_ms}ms; or if "
+        f"timer message illegal, the delay time should not be bigger than the max delay {max_delay_ms}ms; or if "
         "set del msg, the delay time should be bigger than the current time"
     )
     return RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -150,38 +133,31 @@ class TimerIntake:
         self._clock = clock
         self._random_below = random_below
         self._count_at = count_at
-        self._rules_of = config.store
-        self._rules = TimerRules.of(config)
         # Delays that senders asked for, s, by topic.
         self.delays = Distributions(DELAY_BOUNDARIES_S)
 
-    def _current_rules(self) -> TimerRules:
-        """Return the rules, made again when the configuration changes."""
-        if self._config.store is not self._rules_of:
-            self._rules_of, self._rules = self._config.store, TimerRules.of(self._config)
-        return self._rules
-
     def wheel_times(self) -> tuple[int, int, int] | None:
         """Return now, the longest delay, and the width of a slot, ms; None if the timer wheel is off."""
-        rules = self._current_rules()
-        return (self._clock.wall_ms(), rules.max_delay_ms, rules.slot_ms) if rules.is_enabled else None
+        rules = self._config.store
+        limits = self._clock.wall_ms(), rules.timer_max_delay_sec * 1000, rules.slot_ms
+        return limits if rules.timer_wheel_enable else None
 
     def has_room(self, slot_ms: int) -> bool:
         """Return whether a slot takes messages, and none of them by chance."""
-        return self._count_at(slot_ms) <= self._current_rules().congest_num_each_slot
+        return self._count_at(slot_ms) <= self._config.store.timer_congest_num_each_slot
 
     def place(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
         """Return where to store a message without delay level; see `timer_message`."""
         if not is_timer_message(topic, properties):
             return topic, queue_id
-        rules = self._current_rules()
+        rules = self._config.store
         check_enabled(rules)
         now_ms = self._clock.wall_ms()
         try:
             deliver_ms = requested_ms(properties, now_ms)
         except ValueError:
             raise illegal(rules) from None
-        place = self._timed(topic, queue_id, properties, deliver_ms, rules)
+        place = self._timed(topic, queue_id, properties, deliver_ms)
         if place[0] == TIMER_TOPIC:
             self.delays.add((topic,), (deliver_ms - now_ms) // 1000)
         return place
@@ -189,13 +165,12 @@ class TimerIntake:
     def place_at(self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int) -> tuple[str, int]:
         """Return where to store a message of the broker itself for delivery at `deliver_ms`; see `timer_message`."""
         properties[names.TIMER_DELIVER_MS] = str(deliver_ms)
-        return self._timed(topic, queue_id, properties, deliver_ms, self._current_rules())
+        return self._timed(topic, queue_id, properties, deliver_ms)
 
-    def _timed(
-        self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int, rules: TimerRules
-    ) -> tuple[str, int]:
+    def _timed(self, topic: str, queue_id: int, properties: dict[str, str], deliver_ms: int) -> tuple[str, int]:
+        rules = self._config.store
+
         def is_rejected(slot_time: int) -> bool:
-            count = self._count_at(slot_time)
-            return is_congested(count, rules.congest_num_each_slot, self._random_below)
+            return is_congested(self._count_at(slot_time), rules.timer_congest_num_each_slot, self._random_below)
 
         return timer_message(topic, queue_id, properties, deliver_ms, self._clock.wall_ms(), rules, is_rejected)

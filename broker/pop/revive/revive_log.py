@@ -13,14 +13,13 @@ import msgspec
 
 from broker.core import BrokerCore
 from broker.pop.records import ACK_INTERVAL_MS, ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, BatchAckMsg, PopCheckPoint
-from broker.timer.timer_intake import TimerIntake, TimerRules, slot_time_ms
+from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.remoting.codec.java_hash import java_hash_code
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.properties import NAME_END, TAGS, UNIQ_KEY, VALUE_END, encode
-from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX, TIMER_TOPIC
+from sprocket.remoting.message.topic_names import REVIVE_TOPIC_PREFIX
 from store.appender import EncodedRecords
-from store.config.store_config import StoreConfig
 from store.record.record import PendingMessage
 
 _quoted: Final = msgspec.json.Encoder().encode
@@ -33,7 +32,7 @@ CHECKPOINT_TAGS_CODE: Final = _TAGS_CODES[CK_TAG]
 
 def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
     """Return the body of a checkpoint's record, as fastjson writes it: sorted, without null and a false ``sp``."""
-    distances = b"" if checkpoint.d is None else b'"d":[%b],' % _joined(checkpoint.d)
+    distances = b"" if checkpoint.d is None else b'"d":[%b],' % ",".join(map(str, checkpoint.d)).encode()
     broker = b"" if checkpoint.bn is None else b'"bn":%b,' % _quoted(checkpoint.bn)
     rewritten = b"" if checkpoint.rp is None else b'"rp":%b,' % _quoted(checkpoint.rp)
     suspended = b'"sp":true,' if checkpoint.sp else b""
@@ -42,20 +41,6 @@ def encode_checkpoint(checkpoint: PopCheckPoint) -> bytes:
         checkpoint.q, checkpoint.revive_time, checkpoint.ro, rewritten, checkpoint.so, suspended,
         _quoted(checkpoint.t),
     )  # fmt: skip
-
-
-def _joined(distances: list[int]) -> bytes:
-    """Return the distances of a pop's messages as a text; usually they follow each other."""
-    count = len(distances)
-    if count <= _MAX_KNOWN and distances == _KNOWN[:count]:
-        return _KNOWN_TEXTS[count]
-    return ",".join(map(str, distances)).encode()
-
-
-# A pop has at most 32 messages.
-_MAX_KNOWN: Final = 32
-_KNOWN: Final = list(range(_MAX_KNOWN))
-_KNOWN_TEXTS: Final = [",".join(map(str, range(count))).encode() for count in range(_MAX_KNOWN + 1)]
 
 
 def encode_ack(ack: AckMsg) -> bytes:
@@ -133,7 +118,6 @@ class ReviveLog:
         self._intake = intake
         self.topic = REVIVE_TOPIC_PREFIX + core.config.broker.broker_cluster_name
         self._place = _place_of(self.topic)
-        self._derive(core.config.store)
         self.checkpoints_written = 0
         self.acks_written = 0
         # Records made, by group, topic and kind (CK, ACK).
@@ -208,22 +192,11 @@ class ReviveLog:
         if _is_separated(key):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"a name of a popped message is invalid: {key[:200]!r}")
         now_ms = self._clock.wall_ms()
-        if self._is_for_wheel(deliver_ms, now_ms):
-            place = self._in_wheel(revive_queue_id, deliver_ms)
-            properties = f"TAGS\x01{tag}\x02UNIQ_KEY\x01{key}\x02{place}".encode()
-            return PendingMessage(
-                TIMER_TOPIC, 0, body, properties, _TAGS_CODES[tag], 0, 0, now_ms, self._store.store_host
-            )
-        slow = {TAGS: tag, UNIQ_KEY: key}
-        topic, queue_id = self._intake.place_at(self.topic, revive_queue_id, slow, deliver_ms)
+        properties = {TAGS: tag, UNIQ_KEY: key}
+        topic, queue_id = self._intake.place_at(self.topic, revive_queue_id, properties, deliver_ms)
         return PendingMessage(
-            topic, queue_id, body, encode(slow).encode(), _TAGS_CODES[tag], 0, 0, now_ms, self._store.store_host
+            topic, queue_id, body, encode(properties).encode(), _TAGS_CODES[tag], 0, 0, now_ms, self._store.store_host
         )
-
-    def _is_for_wheel(self, deliver_ms: int, now_ms: int) -> bool:
-        """Return whether the wheel takes every record for this time, so that `TimerIntake.place_at` is not asked."""
-        limits = self.wheel_limits()
-        return limits is not None and now_ms < deliver_ms <= now_ms + limits[1]
 
     def wheel_limits(self) -> tuple[int, int] | None:
         """Return the width of a slot and the longest delay, ms, of records that the wheel takes.
@@ -231,21 +204,9 @@ class ReviveLog:
         None if it may refuse some.
         """
         store = self._config.store
-        if store is not self._derived_from:
-            self._derive(store)
-        return (self._rules.slot_ms, self._rules.max_delay_ms) if self._takes_all else None
-
-    def _in_wheel(self, revive_queue_id: int, deliver_ms: int) -> str:
-        """Return the properties of `TimerIntake.place_at`, encoded, without the cost of a mapping."""
-        slot_ms = slot_time_ms(deliver_ms, self._rules.slot_ms)
-        return f"TIMER_DELIVER_MS\x01{deliver_ms}\x02TIMER_OUT_MS\x01{slot_ms}{self._place}{revive_queue_id}\x02"
-
-    def _derive(self, store: StoreConfig) -> None:
-        """Derive from the configuration what stays the same until its next update."""
-        self._derived_from = store
-        self._rules = TimerRules.of(self._config)
         # The wheel is on and its slots are unbounded, so only the time decides.
-        self._takes_all = self._rules.is_enabled and self._rules.congest_num_each_slot >= _NO_BOUND
+        takes_all = store.timer_wheel_enable and store.timer_congest_num_each_slot >= _NO_BOUND
+        return (store.slot_ms, store.timer_max_delay_sec * 1000) if takes_all else None
 
     @property
     def is_elsewhere(self) -> bool:

@@ -130,7 +130,8 @@ class PopProcessor:
             self._take_all(popped, plan, config.topic_name, config.read_queue_nums, draw, is_retry=True)
 
     def _take_all(self, popped: Popped, plan: PopPlan, topic: str, count: int, draw: int, *, is_retry: bool) -> None:
-        self._queues.take_from_all(popped, topic, scan(plan, draw, count), plan.matches, is_retry=is_retry)
+        for queue_id in scan(plan, draw, count):
+            self._queues.take(popped, topic, queue_id, plan.matches, is_retry=is_retry)
 
     # Respond
 

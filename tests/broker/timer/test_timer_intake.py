@@ -3,7 +3,6 @@
 import pytest
 
 from broker.timer.timer_intake import (
-    TimerRules,
     is_congested,
     is_timer_message,
     requested_ms,
@@ -16,7 +15,7 @@ from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from store.config.timer_config import TimerConfig
 
 NOW = 1_700_000_000_400
-RULES = TimerRules(is_enabled=True, slot_ms=1000, max_delay_ms=60_000, congest_num_each_slot=100)
+RULES = TimerConfig(timer_max_delay_sec=60, timer_congest_num_each_slot=100)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_a_full_slot_refuses_by_its_own_time() -> None:
 
 
 def test_without_a_wheel_every_time_is_refused() -> None:
-    rules = TimerRules(is_enabled=False, slot_ms=1000, max_delay_ms=1, congest_num_each_slot=1)
+    rules = TimerConfig(timer_wheel_enable=False)
     with pytest.raises(RequestError, match="accurate timer message is not enabled, timerWheelEnable is false"):
         timer_message("T", 0, {}, NOW - 1, NOW, rules)
 
