@@ -329,18 +329,13 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
 def build_deliveries(core: BrokerCore, environment: Environment, process: ProcessParts) -> Deliveries:
     """Build `Deliveries`."""
     delay_offsets = DelayOffsets(environment.file("delayOffset.json"), core.clock)
-    schedule = ScheduleService(
-        core.store, core.delivery, delay_offsets, core.config.store.message_delay_level, core.clock, core.flow
-    )
+    schedule = ScheduleService(core, delay_offsets)
     metrics = TimerMetrics(environment.file("timermetrics"), core.clock)
     wheel = TimerMessageStore(core.store, core.clock, metrics.add, BARRED_TOPICS, delivery=core.delivery)
     intake = TimerIntake(core.config, core.clock, core.random_below, wheel.count_at)
     places = PresentPlaces(core.mappings.by_name, core.topics.get)
-    transactions = Transactions(core.config, core.store, core.offsets, core.clock, places)
-    check = TransactionCheck(
-        core.config, core.store, core.topics, core.producers, transactions, core.clock, core.call_later,
-        may_ask=process.access.may_publish,
-    )  # fmt: skip
+    transactions = Transactions(core, places)
+    check = TransactionCheck(core, transactions, process.access.may_publish)
     sending = send_parts(core, intake)
     recurring = RecurringMessages(core, ScheduleSends(core, sending.planner, sending.intake))
     timer = TimerService(core, wheel, metrics, intake)
@@ -454,11 +449,7 @@ def build_pulls(core: BrokerCore, slave: Slave | None, appointed: AppointedMaste
             core.config, core.role, core.clock, slave.following.is_master_online, held,
             is_resting=lambda: appointed is not None and appointed.is_resting,
         )  # fmt: skip
-    pulls = PullProcessor(
-        core.config, core.store, core.topics, core.groups, core.consumers, core.offsets, core.filters, core.flow,
-        held=held, broadcasts=broadcasts, slave=reads, cold=cold, static=core.mappings.by_name, quotas=core.quota_reads,
-        tier=core.tier,
-    )  # fmt: skip
+    pulls = PullProcessor(core, held, broadcasts, reads, cold)
     core.topics.on_change.append(broadcasts.topics_changed)
     RenewedTopics(core, (pop.reset, pulls.reset)).listen()
     return Pulls(pulls, held, broadcasts, cold, reads)

@@ -1,31 +1,38 @@
 """Acknowledgements of a read that the kernel serves: one call reads them, one makes their records, one their responses.
 
-`AckProcessor.acknowledge` is the handler, which serves all others, and with pure Python every one; both store the same
-bytes and give the same responses.  See docs/engine-requests.md.
+`AckProcessor.acknowledge` is the handler, which serves all others, and with pure Python every one: it is the
+specification of the kernel.  See docs/engine-requests.md.
 """
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.ack.acknowledged import count_acknowledged
-from broker.ack.kernels import ack_kernel
-from broker.ack.planner import AckPlan, AckPlanner
+from broker.ack.planner import AckKey, AckPlan, AckPlanner
 from broker.core import BrokerCore
+from broker.plan.table import PlanTable, Refused
 from broker.pop.inflight import InflightMessages
 from broker.pop.merge_buffer import MergeBuffer
 from broker.pop.pop_counters import PopCounters
 from broker.pop.records import AckMsg
-from broker.pop.revive.revive_log import ReviveLog
-from sprocket.common.errors import StoreError
+from broker.pop.revive.revive_log import ACK_TAGS_CODE, ReviveLog
+from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
+from sprocket.remoting.engine import header_fields
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frames
+from sprocket.remoting.message.pop_extra_info import parse_handle
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 
+try:
+    from broker.ack import kernel_native
+except ImportError:  # no C compiler
+    kernel_native = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     from broker.ack.kernel_native import AckKernel, Acks
 
@@ -34,9 +41,19 @@ logger = logging.getLogger(__name__)
 DONE: Final = ResponseTemplate(ResponseCode.SUCCESS, ())
 BEFORE_ACK: Final = failpoint("pop.before_ack")
 ACK_WRITTEN: Final = failpoint("pop.ack_written")
+# Topic, group, queue id, time of the pop in ms, acknowledged messages.
+AckedPop = tuple[str, str, int, int, int]
 # Max acknowledgements of one append: a longer one would hold up the loop.
 _MAX_ACKS: Final = 1024
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_is_native = native("broker.ack.kernel_native") is not None
+
+
+def count_acknowledged(pops: Iterable[AckedPop], inflight: InflightMessages, counters: PopCounters) -> None:
+    """Count acknowledged messages, after their records are appended: this may wake pops, which append too."""
+    for topic, group, queue_id, pop_time_ms, messages in pops:
+        counters.acknowledged(topic, group, messages)
+        inflight.done(topic, group, queue_id, pop_time_ms, messages)
 
 
 class AckFrames:
@@ -65,13 +82,25 @@ class AckFrames:
 
     def handler(self, route: Route) -> FramesHandler | None:
         """Return the handler for the acknowledgements of a route; None with pure Python."""
-        kernel = ack_kernel(route, DONE, self._planner, self._bounds)
-        if kernel is None:
+        code = int(route.code)
+        fields = header_fields(code, route.header, kernel_native) if _is_native else None
+        if fields is None or DONE.encoder is None:
             return None
+        kernel = kernel_native.AckKernel(
+            code, fields, DONE.encoder, self._plan_of, PlanTable(self._planner.version), self._bounds, ACK_TAGS_CODE
+        )
         # Decodes the acknowledgements of a failed append, so that each gets its refusal.
         table = RouteTable([route])
         serve = partial(self._serve, kernel, table)
-        return CodeFrames(int(route.code), serve, prove_code=serve)
+        return CodeFrames(code, serve, prove_code=serve)
+
+    def _plan_of(self, topic: str, group: str, queue_id: int, end: str) -> AckPlan | Refused | None:
+        """Return the plan for handles that end with `end`, from the revive queue up to the offset."""
+        try:
+            handle = parse_handle(f"0 0 0 {end}0")
+        except RequestError:
+            return None  # the handler refuses each
+        return self._planner.plan(AckKey(topic, group, queue_id, handle.revive_queue_id, handle.broker_name))
 
     def _bounds(self, plan: AckPlan, first_offset: int, pop_time_ms: int) -> tuple[int, int] | None:
         """Return the offsets of a pop that may be acknowledged with a record; None if the pop is in memory."""

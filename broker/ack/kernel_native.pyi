@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.ack.acknowledged import AckedPop
+from broker.ack.ack_frames import AckedPop
 from broker.ack.planner import AckPlan
 from broker.plan.table import Plan, PlanTable, Refused
 from sprocket.remoting.framing import Frames

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from broker.config.live_config import LiveConfig
 from broker.idempotence.id_window import FirstSend, IdWindow
@@ -18,7 +18,7 @@ from broker.service import Service
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy, StoreError
 from sprocket.common.figures import Declared, Figure
-from store.scan.record_batch import RecordBatch
+from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -30,26 +30,13 @@ _RELEASED_AT_ONCE: Final = 16
 Ready = Callable[[StoreError | None], None]
 
 
-class LogOfIds(Protocol):
-    """Part of `MessageStore` from which the window is rebuilt."""
-
-    @property
-    def wrote_offset(self) -> int: ...
-
-    def segment_before(self, store_timestamp_ms: int, /) -> int: ...
-
-    def records_from(self, physical_offset: int, /) -> tuple[RecordBatch | None, int]: ...
-
-    def holds(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, /) -> bool: ...
-
-
 class KnownIds(Service):
     """Window of one term of a broker.  Lives in the event loop's thread.
 
     The log is read in steps of one batch of records, one step per turn of the loop, so other requests go on meanwhile.
     """
 
-    def __init__(self, config: LiveConfig, log: LogOfIds, clock: Clock, call_later: CallLater) -> None:
+    def __init__(self, config: LiveConfig, log: MessageStore, clock: Clock, call_later: CallLater) -> None:
         self._config = config
         self._log = log
         self._clock = clock

@@ -2,8 +2,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.plan.table import Plan, PlanTable, Refused
-from broker.pop.kernels import Note
 from broker.pop.planner import PopPlan
+from broker.pop.pop_frames import Note
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.header_reader_native import HeaderReader
 from store.queue.kernel_reads import KernelReads

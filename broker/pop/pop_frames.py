@@ -1,7 +1,7 @@
 """Pops of a read that the kernel serves: one call reads a pop, finds its records, and makes checkpoints and response.
 
-`PopProcessor.pop` is the handler, which serves all others, and with pure Python every one; both store the same bytes
-and give the same responses.  See docs/engine-requests.md.
+`PopProcessor.pop` is the handler, which serves all others, and with pure Python every one: it is the specification of
+the kernel.  See docs/engine-requests.md.
 """
 
 import logging
@@ -10,28 +10,38 @@ from typing import TYPE_CHECKING, Final
 
 from broker.core import BrokerCore
 from broker.longpolling.held_pops import HeldPops
-from broker.pop.kernels import Note, pop_kernel
-from broker.pop.planner import PopPlan, PopPlanner
+from broker.plan.table import PlanTable
+from broker.pop.planner import PopKey, PopPlan, PopPlanner
 from broker.pop.pop_draws import PopDraws
 from broker.pop.pop_end import PopEnd
 from broker.pop.pop_offsets import PopOffsets, Taken
 from broker.pop.popped import FOUND
 from broker.pop.queue_pop import QueuePop
-from broker.pop.revive.revive_log import ReviveLog
+from broker.pop.revive.revive_log import CHECKPOINT_TAGS_CODE, ReviveLog
 from broker.quota.bucket import Buckets, admits, charge
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
-from sprocket.remoting.flow.joined_buffers import WRITE_BYTES
+from sprocket.remoting.engine import header_fields
+from sprocket.remoting.flow.joined_buffers import JOIN_BYTES, WRITE_BYTES
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.topic_names import TIMER_TOPIC
 from sprocket.remoting.routes import CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 
+try:
+    from broker.pop import kernel_native
+except ImportError:  # no C compiler
+    kernel_native = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     from broker.pop.kernel_native import PopKernel, Pops
 
 logger = logging.getLogger(__name__)
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_is_native = native("broker.pop.kernel_native") is not None
+# Plan, queue id of the header, messages left, messages, their bytes, and of each queue that was taken from: its id, the
+# next offset, and the messages.
+Note = tuple[PopPlan, int, int, int, int, list[tuple[int, int, int]]]
 
 
 class PopFrames:
@@ -64,13 +74,18 @@ class PopFrames:
 
     def handler(self, route: Route) -> FramesHandler | None:
         """Return the handler for the pops of a route; None with pure Python."""
-        kernel = pop_kernel(route, FOUND, self._planner, self._offsets.all_known, self._retry_reads, self._reads)
-        if kernel is None:
+        code, planner = int(route.code), self._planner
+        fields = header_fields(code, route.header, kernel_native) if _is_native else None
+        if fields is None or FOUND.encoder is None:
             return None
+        kernel = kernel_native.PopKernel(
+            code, fields, FOUND.encoder, JOIN_BYTES, lambda *key: planner.plan(PopKey(*key)),
+            PlanTable(planner.version), self._offsets.all_known, self._retry_reads, self._reads, CHECKPOINT_TAGS_CODE,
+        )  # fmt: skip
         # Decodes the pops of a failed append, so that each gets its refusal.
         table = RouteTable([route])
         serve = partial(self._serve, kernel, table)
-        return CodeFrames(int(route.code), serve, prove_code=serve)
+        return CodeFrames(code, serve, prove_code=serve)
 
     def _serve(
         self, kernel: "PopKernel", table: RouteTable, code: int, frames: Frames, index: int, channel: FramesChannel,

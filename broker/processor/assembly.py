@@ -28,7 +28,6 @@ from broker.processor.send_back import SendBackProcessor
 from broker.processor.static_offsets import StaticOffsets
 from broker.processor.static_pulls import StaticPulls
 from broker.processor.static_resets import StaticResets
-from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
 from broker.table_pages import TablePages
@@ -51,13 +50,9 @@ class SendParts:
 
 def send_parts(core: BrokerCore, timer_intake: TimerIntake) -> SendParts:
     """Build `SendParts`."""
-    config, topics, below = core.config, core.topics, core.random_below
-    tags_codes = TagsCodes(config.store.message_delay_level)
-    unique_keys = UniqueKeys(core.store.store_host[:-4], os.getpid(), below(1 << 31), core.clock)
-    intake = MessageIntake(config, topics, core.groups, core.locks, tags_codes, unique_keys, timer_intake)
-    static = core.mappings.by_name
-    planner = SendPlanner(config, topics, core.store, core.clock, below, static, core.quotas, core.namespaces)
-    return SendParts(planner, intake)
+    tags_codes = TagsCodes(core.config.store.message_delay_level)
+    unique_keys = UniqueKeys(core.store.store_host[:-4], os.getpid(), core.random_below(1 << 31), core.clock)
+    return SendParts(SendPlanner(core), MessageIntake(core, tags_codes, unique_keys, timer_intake))
 
 
 def message_routes(
@@ -69,16 +64,14 @@ def message_routes(
     brokers: OtherBrokers,
 ) -> list[Route]:
     """Return the routes for producers and consumers."""
-    config, store, waits, clock = core.config, core.store, core.waits, core.clock
-    static, planner, intake = core.mappings.by_name, sending.planner, sending.intake
-    idempotent = IdempotentSends(config, core.ids, store, waits, clock, core.flow)
-    on_reset, logical_resets = (pop.reset, pulls.reset), LogicalResets(clock)
+    static, planner = core.mappings.by_name, sending.planner
+    on_reset, logical_resets = (pop.reset, pulls.reset), LogicalResets(core.clock)
     static_offsets = StaticOffsets(OffsetProcessor(core), static, brokers, logical_resets)
     return [
-        *SendProcessor(config, store, planner, intake, waits, core.flow, idempotent).routes(),
+        *SendProcessor(core, planner, sending.intake).routes(),
         *ReplyProcessor(core, planner).routes(),
         *SendBackProcessor(core).routes(),
-        *TransactionProcessor(config, transactions, waits, clock).routes(),
+        *TransactionProcessor(core, transactions).routes(),
         *StaticPulls(pulls, static, brokers, logical_resets).routes(),
         *static_offsets.routes(),
         *StaticResets(ResetProcessor(core, on_reset), static_offsets, static, brokers, logical_resets).routes(),

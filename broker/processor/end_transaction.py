@@ -13,14 +13,12 @@ from typing import Any
 
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
-from broker.config.live_config import LiveConfig
-from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.core import BrokerCore
 from broker.message_id import decode_offset_message_id
 from broker.plan.table import Refused
 from broker.transaction.end_frames import EndFrames
 from broker.transaction.planner import ENDED, NOT_FOUND, UNKNOWN, EndKey, EndPlanner
 from broker.transaction.transactions import Ending, Transactions
-from sprocket.common.clock import Clock
 from sprocket.common.errors import ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -39,11 +37,11 @@ EndRequest = Request[EndTransactionRequestHeader]
 class TransactionProcessor:
     """Handler of both requests.  Lives in the event loop's thread."""
 
-    def __init__(self, config: LiveConfig, transactions: Transactions, waits: ConfirmWaits, clock: Clock) -> None:
-        self.planner = EndPlanner(config, transactions.store, transactions.places.static)
+    def __init__(self, core: BrokerCore, transactions: Transactions) -> None:
+        self.planner = EndPlanner(core)
         self._transactions = transactions
-        self._waits = waits
-        self._clock = clock
+        self._waits = core.waits
+        self._clock = core.clock
 
     def routes(self) -> list[Route]:
         ends = Route(
@@ -145,10 +143,7 @@ class TransactionProcessor:
                 else:
                     request.channel.reply(request, _refusal(error))
 
-        if self._waits.is_needed:
-            self._waits.wait(end_offset, answer)
-        else:
-            answer(None, ResponseCode.SUCCESS)
+        self._waits.wait(end_offset, answer)
 
 
 def _require(request: EndRequest, refused: Refused | None) -> None:

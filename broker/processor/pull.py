@@ -6,27 +6,22 @@ Source: RocketMQ 5.3.3, `PullMessageProcessor`, `DefaultPullMessageResultHandler
 """
 
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
-from typing import Final, Protocol
+from typing import Final
 
-from broker.client.clients import ConsumerRegistry
-from broker.config.live_config import LiveConfig
-from broker.filter.consumer_filters import ConsumerFilters
+from broker.coldctr.cold_flow import ColdFlow
+from broker.core import BrokerCore
 from broker.longpolling.held_pulls import AnswerPull, HeldPulls, PullFilter
-from broker.longpolling.quota_reads import QuotaReads, Verdict, charge_found
-from broker.metrics.message_flow import MessageFlow
-from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.longpolling.quota_reads import Verdict, charge_found
 from broker.plan.table import Refused
 from broker.pull.broadcast_offsets import BroadcastOffsets
-from broker.pull.logical_pull import LogicalPull, Offsets
+from broker.pull.logical_pull import LogicalOffsets, LogicalPull, Offsets
 from broker.pull.planner import COMMIT_OFFSET, SUSPEND, PullPlan, PullPlanner, Why, pull_key
 from broker.pull.pull_frames import PullFrames
 from broker.quota.bucket import Buckets
 from broker.slave.slave_reads import SlaveReads, suggested_id
-from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
-from broker.topic.topics import TopicTable
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.bodies.route import MASTER_ID
 from sprocket.remoting.codes import RequestCode, ResponseCode
@@ -35,10 +30,8 @@ from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.routes import Action, Resource, Route, Traffic
 from store.queue.get_result import GetResult, GetStatus
-from store.queue.kernel_reads import KernelReads
-from store.queue.queue_reader import MessageFilter
 from store.tier.reads.queue_reads import TierRead
-from store.tier.reads.tiered_reads import Respond, TieredReads
+from store.tier.reads.tiered_reads import Respond
 
 logger = logging.getLogger(__name__)
 
@@ -65,62 +58,21 @@ _FIELDS: Final = dict.fromkeys(
 )
 
 
-def _template(status: GetStatus) -> ResponseTemplate:
-    return ResponseTemplate(_CODES[status], _FIELDS, remark=status.name)
-
-
 @cache
-def _logical_template(status: GetStatus, code: int) -> ResponseTemplate:
-    return ResponseTemplate(code, _FIELDS | {"offsetDelta": "%d"}, remark=status.name)
+def _template(status: GetStatus, code: int, *, has_delta: bool = False) -> ResponseTemplate:
+    return ResponseTemplate(code, _FIELDS | {"offsetDelta": "%d"} if has_delta else _FIELDS, remark=status.name)
 
 
-_TEMPLATES: Final = {status: _template(status) for status in _CODES}
 _MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
-# Codes that a slave responds instead of these.
-_RETRIES: Final = {
-    status: ResponseTemplate(ResponseCode.PULL_RETRY_IMMEDIATELY, _FIELDS, remark=status.name) for status in _CODES
-}
-_FOUND: Final = _TEMPLATES[GetStatus.FOUND]
+_FOUND: Final = _template(GetStatus.FOUND, ResponseCode.SUCCESS)
 # A lookup of an enum member takes longer than a comparison.
 _STATUS_FOUND: Final = GetStatus.FOUND
-# In an empty queue, the start is a valid offset.
-_EMPTY: Final = {
-    status: ResponseTemplate(ResponseCode.PULL_NOT_FOUND, _FIELDS, remark=status.name)
-    for status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
-}
 
 
-class PullStore(Protocol):
-    """Part of `MessageStore` that a pull needs."""
-
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_messages: int,
-        max_bytes: int,
-        matches: MessageFilter | None,
-        /,
-    ) -> GetResult: ...
-
-    def min_offset(self, topic: str, queue_id: int, /) -> int: ...
-
-    def max_offset(self, topic: str, queue_id: int, /) -> int: ...
-
-    @property
-    def kernel_reads(self) -> KernelReads: ...
-
-
-class ColdGate(Protocol):
-    """Part of `ColdFlow` that delays pulls of messages that are no longer in memory."""
-
-    @property
-    def is_on(self) -> bool: ...
-
-    def delays(self, request: Request[PullMessageRequestHeader], answer: AnswerPull | None, /) -> bool: ...
-
-    def note(self, header: PullMessageRequestHeader, result: GetResult, /) -> None: ...
+def _code_of(status: GetStatus, offset: int) -> int:
+    """Return the code of the response to a pull at an offset; in an empty queue, the start is a valid offset."""
+    is_empty = status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+    return ResponseCode.PULL_NOT_FOUND if is_empty and offset == 0 else _CODES[status]
 
 
 class PullProcessor:
@@ -128,37 +80,24 @@ class PullProcessor:
 
     def __init__(
         self,
-        config: LiveConfig,
-        store: PullStore,
-        topics: TopicTable,
-        groups: SubscriptionGroups,
-        consumers: ConsumerRegistry,
-        offsets: ConsumerOffsets,
-        filters: ConsumerFilters,
-        flow: MessageFlow,
-        *,
-        held: HeldPulls | None = None,
-        broadcasts: BroadcastOffsets | None = None,
+        core: BrokerCore,
+        held: HeldPulls | None,
+        broadcasts: BroadcastOffsets,
         slave: SlaveReads | None = None,
-        cold: ColdGate | None = None,
-        static: StaticTopics = NO_STATIC_TOPICS,
-        quotas: QuotaReads | None = None,
-        tier: TieredReads | None = None,
+        cold: ColdFlow | None = None,
     ) -> None:
         # Answers a held pull with what there is now.  One object for all, because each would live as long as its pull.
         self.answer_held: Final[AnswerPull] = partial(self._serve_again, False)
-        self._tier = tier  # None: all messages are in the store
-        self._quotas = quotas  # None: pulls have no quotas
-        self._config = config
-        self._store = store
-        self._offsets = offsets
-        self._flow = flow
-        self.planner = PullPlanner(
-            config, topics, groups, consumers, offsets, filters, store.kernel_reads.queue, self._state, static,
-            *(() if quotas is None else (quotas.of_plan,)),
-        )  # fmt: skip
+        self._core = core
+        self._tier = core.tier
+        self._quotas = core.quota_reads
+        self._config = core.config
+        self._store = core.store
+        self._offsets = core.offsets
+        self._flow = core.flow
+        self.planner = PullPlanner(core, self._state)
         self.held = held  # None: no pull is held
-        self.broadcasts = broadcasts  # None: offsets of broadcasting groups are not kept
+        self.broadcasts = broadcasts
         self.slave = slave  # only on a slave
         self.cold = cold  # used while coldDataFlowControlEnable is on
 
@@ -168,16 +107,14 @@ class PullProcessor:
             Route(code, PullMessageRequestHeader, self.pull, Resource.GROUP, Action.SUB, Traffic.PULL)
             for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         ]
-        frames = PullFrames(
-            self.planner, self._store.kernel_reads, self._offsets, self._flow, _FOUND, routes, self._quotas
-        )
+        frames = PullFrames(self._core, self.planner, _FOUND, routes)
         return [replace(route, frames=frames.handler(int(route.code))) for route in routes]
 
     def _state(self) -> Why | None:
         """Return why the state of the broker leaves all pulls to this handler; None if it does not."""
         if self.slave is not None:
             return Why.SLAVE
-        if self._tier is not None and self._tier.forces:
+        if self._tier.forces:
             return Why.TIER
         is_cold = self.cold is not None and self._config.store.cold_data_flow_control_enable
         return Why.COLD if is_cold else None
@@ -196,8 +133,6 @@ class PullProcessor:
 
         If not, the pull waits.  If it has waited long enough, it is answered without messages.
         """
-        if self._quotas is None:
-            return True
         header = request.header if logical is None else logical.header
         again = partial(self._serve_again, may_hold) if logical is None else logical.answer_held
         verdict = self._quotas.admit(buckets, request, _quota_wait_s(header), again, is_new=may_hold)
@@ -224,14 +159,10 @@ class PullProcessor:
         high = self._store.max_offset(header.topic, header.queue_id)
         result = GetResult(GetStatus.OFFSET_FOUND_NULL, header.queue_offset, low, high, [], 0, 0, False)
         if logical is None:
-            self._write(request, _TEMPLATES[result.status], result, plan)
+            self._write(request, ResponseCode.PULL_NOT_FOUND, result, plan)
             return
         shown = logical.shown(Offsets(ResponseCode.PULL_NOT_FOUND, result.next_offset, low, high))
-        values = (
-            MASTER_ID, shown.next_begin, shown.min, shown.max, plan.topic_flags, plan.group_config.group_sys_flag,
-            shown.delta,
-        )  # fmt: skip
-        self._send(request, _logical_template(result.status, shown.code), values, result)
+        self._write_logical(request, shown, result, plan)
 
     def reset(self, group: str, topic: str, queue_id: int) -> None:
         """Answer a held pull of a group whose offset was reset, so that it moves to the new offset."""
@@ -246,11 +177,10 @@ class PullProcessor:
         if slave is not None and (refusal := slave.refusal(request)) is not None:
             return refusal
         plan = self.planner.plan(pull_key(request.code, header))
-        if self._quotas is not None:
-            self._quotas.planned(request.channel)
+        self._quotas.planned(request.channel)
         if isinstance(plan, Refused):
             raise plan.error(request.channel.peer)
-        buckets = plan.buckets if self._quotas is None else self._quotas.of(plan.buckets, request.channel)
+        buckets = self._quotas.of(plan.buckets, request.channel)
         if buckets and not self._admits(request, plan, buckets, logical, may_hold):
             return None
         if logical is not None:
@@ -262,14 +192,11 @@ class PullProcessor:
                 cold = None
             elif cold.delays(request, self.answer_held if may_hold else None):
                 return None
-        begin = self.broadcasts.begin(request) if plan.is_broadcasting and self.broadcasts is not None else -1
+        begin = self.broadcasts.begin(request) if plan.is_broadcasting else -1
         respond = partial(self._respond, request, plan, buckets, cold, may_hold)
         if begin < 0 and self._reads_tier(request, header, plan, respond):
             return None
-        if plan.needs_handler is Why.SQL and self._quotas is not None:
-            with self._quotas.work_of(request.channel):
-                result = self._get(header, plan.matches, begin)
-        else:
+        with self._quotas.work_of(request.channel) if plan.needs_handler is Why.SQL else nullcontext():
             result = self._get(header, plan.matches, begin)
         respond(result)
         return None
@@ -279,8 +206,7 @@ class PullProcessor:
         respond: Respond,
     ) -> bool:  # fmt: skip
         """Return whether the object store has the messages; `respond` then gets them later."""
-        tier = self._tier
-        if tier is None or not tier.serves(header.topic, header.queue_id, header.queue_offset):
+        if not self._tier.serves(header.topic, header.queue_id, header.queue_offset):
             return False
         if self._offsets.has_resets and self._offsets.is_reset(header.consumer_group, header.topic, header.queue_id):
             return False
@@ -288,11 +214,11 @@ class PullProcessor:
             header.consumer_group, header.topic, header.queue_id, header.queue_offset, header.max_msg_nums,
             _max_bytes(header), plan.matches,
         )  # fmt: skip
-        tier.read(read, respond, partial(request.channel.refuse, request))
+        self._tier.read(read, respond, partial(request.channel.refuse, request))
         return True
 
     def _respond(
-        self, request: Request[PullMessageRequestHeader], plan: PullPlan, buckets: Buckets, cold: ColdGate | None,
+        self, request: Request[PullMessageRequestHeader], plan: PullPlan, buckets: Buckets, cold: ColdFlow | None,
         may_hold: bool, result: GetResult,
     ) -> None:  # fmt: skip
         """Answer a pull with what was read for it, or hold it."""
@@ -307,29 +233,25 @@ class PullProcessor:
                 cold.note(header, result)
             if broadcasts is not None:
                 broadcasts.note(request, None)
-            self._write(request, _FOUND, result, plan)
+            self._write(request, ResponseCode.SUCCESS, result, plan)
             self._flow.delivered(header.topic, header.consumer_group, result.message_count, result.size_bytes)
             charge_found(buckets, result.message_count, result.size_bytes)
             return
-        template = _EMPTY.get(status) if header.queue_offset == 0 else None
-        if template is None:
-            template = _TEMPLATES[status]
+        code = _code_of(status, header.queue_offset)
         if broadcasts is not None:
-            broadcasts.note(request, result.next_offset if template.code == _MOVED else None)
-        hold_s = _MAX_HOLD_S if template.code == ResponseCode.PULL_NOT_FOUND else 0.0
+            broadcasts.note(request, result.next_offset if code == _MOVED else None)
+        hold_s = _MAX_HOLD_S if code == ResponseCode.PULL_NOT_FOUND else 0.0
         if slave is not None:
-            code, hold_s = slave.verdict(request, result, template.code, may_hold=may_hold)
-            if code != template.code:
-                template = _RETRIES[status]
+            code, hold_s = slave.verdict(request, result, code, may_hold=may_hold)
         if hold_s and may_hold and self._hold(request, header, plan.matches, hold_s, self.answer_held):
             return
-        if template.code == ResponseCode.PULL_OFFSET_MOVED:
+        if code == _MOVED:
             peer_lines.info(
                 logger, request.channel.peer,
                 "event=pull_offset_moved status=%s group=%s topic=%s queue=%d from=%d to=%d", status.name,
                 header.consumer_group, header.topic, header.queue_id, header.queue_offset, result.next_offset,
             )  # fmt: skip
-        self._write(request, template, result, plan)
+        self._write(request, code, result, plan)
 
     def _serve_logical(
         self, request: Request[PullMessageRequestHeader], logical: LogicalPull, plan: PullPlan, buckets: Buckets,
@@ -352,7 +274,7 @@ class PullProcessor:
         header = logical.header
         self._note_offsets(header, result, request.channel.peer, may_hold)
         status = result.status
-        code = ResponseCode.PULL_NOT_FOUND if status in _EMPTY and header.queue_offset == 0 else _CODES[status]
+        code = _code_of(status, header.queue_offset)
         shown = logical.shown(Offsets(code, result.next_offset, result.min_offset, result.max_offset))
         if shown.code == ResponseCode.PULL_NOT_FOUND and may_hold:
             max_s = _MAX_HOLD_S if logical.is_at_leader else MOVING_HOLD_S
@@ -361,11 +283,7 @@ class PullProcessor:
         if status is _STATUS_FOUND:
             self._flow.delivered(header.topic, header.consumer_group, result.message_count, result.size_bytes)
             charge_found(buckets, result.message_count, result.size_bytes)
-        values = (
-            MASTER_ID, shown.next_begin, shown.min, shown.max, plan.topic_flags, plan.group_config.group_sys_flag,
-            shown.delta,
-        )  # fmt: skip
-        self._send(request, _logical_template(status, shown.code), values, result)
+        self._write_logical(request, shown, result, plan)
 
     # The answer
 
@@ -390,13 +308,9 @@ class PullProcessor:
             self._offsets.commit(group, topic, queue_id, header.commit_offset, f"{peer[0]}:{peer[1]}")
 
     def _hold(
-        self,
-        request: Request[PullMessageRequestHeader],
-        header: PullMessageRequestHeader,
-        matches: PullFilter | None,
-        max_s: float,
-        answer: AnswerPull,
-    ) -> bool:
+        self, request: Request[PullMessageRequestHeader], header: PullMessageRequestHeader,
+        matches: PullFilter | None, max_s: float, answer: AnswerPull,
+    ) -> bool:  # fmt: skip
         held = self.held
         if held is None or not header.sys_flag & SUSPEND:
             return False
@@ -405,15 +319,7 @@ class PullProcessor:
         timeout_s = min(max(timeout_ms, 0) / 1000, max_s)
         return held.hold(request, header.topic, header.queue_id, header.queue_offset, matches, timeout_s, answer)
 
-    def _write(
-        self,
-        request: Request[PullMessageRequestHeader],
-        template: ResponseTemplate,
-        result: GetResult,
-        plan: PullPlan,
-    ) -> None:
-        if request.flag & FLAG_ONEWAY:
-            return
+    def _write(self, request: Request[PullMessageRequestHeader], code: int, result: GetResult, plan: PullPlan) -> None:
         if self.slave is None:
             suggested = suggested_id(result, plan.group_config, self._config.broker.slave_read_enable)
         else:
@@ -422,15 +328,21 @@ class PullProcessor:
             suggested, result.next_offset, result.min_offset, result.max_offset,
             plan.topic_flags, plan.group_config.group_sys_flag,
         )  # fmt: skip
-        self._send(request, template, values, result)
+        self._send(request, _template(result.status, code), values, result)
+
+    def _write_logical(
+        self, request: Request[PullMessageRequestHeader], shown: LogicalOffsets, result: GetResult, plan: PullPlan
+    ) -> None:
+        values = (
+            MASTER_ID, shown.next_begin, shown.min, shown.max, plan.topic_flags, plan.group_config.group_sys_flag,
+            shown.delta,
+        )  # fmt: skip
+        self._send(request, _template(result.status, shown.code, has_delta=True), values, result)
 
     def _send(
-        self,
-        request: Request[PullMessageRequestHeader],
-        template: ResponseTemplate,
-        values: tuple[int, ...],
+        self, request: Request[PullMessageRequestHeader], template: ResponseTemplate, values: tuple[int, ...],
         result: GetResult,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if request.flag & FLAG_ONEWAY:
             return
         frame = template.frame(request.serialization, request.opaque, values, result.size_bytes)

@@ -9,24 +9,20 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from broker.config.live_config import LiveConfig
-from broker.longpolling.confirm_waits import Answer, ConfirmWaits
+from broker.core import BrokerCore
+from broker.longpolling.confirm_waits import Answer
 from broker.message_id import host_bytes
-from broker.metrics.message_flow import MessageFlow
 from broker.quota.bucket import Buckets
 from broker.send.idempotent_sends import IdempotentSends
 from broker.send.intake import MessageIntake, require_key
-from broker.send.kernels import send_kernel
 from broker.send.planner import RETRY_MARK, SendPlan, SendPlanner
 from broker.send.replies import Appended, SendReplies, Sent
-from broker.send.send_frames import FramesStore, SendFrames
+from broker.send.send_frames import SendFrames, send_kernel
 from broker.send.send_kinds import holds_mark, is_plain
 from broker.timer.recall_handle import handle_of
 from sprocket.common.errors import NoLease, RequestError, StoreError
-from sprocket.remoting.codec.java_hash import java_hash_code
-from sprocket.remoting.codec.java_text import java_text
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Channel, Request
 from sprocket.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -35,7 +31,6 @@ from sprocket.remoting.message.properties import (
     IDEMPOTENCE_ID,
     INNER_MULTI_DISPATCH,
     LITE_TOPIC,
-    SHARDING_KEY,
     find_last,
     parse,
 )
@@ -50,43 +45,23 @@ logger = logging.getLogger(__name__)
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 _SLOW_FLAGS: Final = _INNER_BATCH | RETRY_MARK
 _SPECIAL_FLAGS: Final = int(SysFlag.TRANSACTION_ROLLBACK) | _SLOW_FLAGS
-_MAX_CACHED_TAGS: Final = 4096
 # The first message of a queue creates its file, which takes up to a millisecond.  Sends that begin so many are enough
 # for one turn.
 _ENOUGH_NEW_QUEUES: Final = 8
 
 
-class SendStore(Protocol):
-    """Part of `MessageStore` that a send needs."""
-
-    def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
-
-    def next_offset(self, topic: str, queue_id: int, /) -> int: ...
-
-    def new_queues(self, messages: Sequence[PendingMessage], /) -> list[tuple[str, int]]: ...
-
-
 class SendProcessor:
     """Handler of sends.  Lives in the event loop's thread."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store: SendStore,
-        planner: SendPlanner,
-        intake: MessageIntake,
-        waits: ConfirmWaits,
-        flow: MessageFlow,
-        idempotent: IdempotentSends,
-    ) -> None:
-        self._config = config
-        self._idempotent = idempotent
-        self._store = store
+    def __init__(self, core: BrokerCore, planner: SendPlanner, intake: MessageIntake) -> None:
+        self._core = core
+        self._config = core.config
+        self._idempotent = IdempotentSends(core)
+        self._store = core.store
         self.planner = planner
         self._intake = intake
-        self._waits = waits
-        self._flow = flow
-        self._tags: dict[bytes, int] = {b"": 0}
+        self._waits = core.waits
+        self._flow = core.flow
         self._frames: SendFrames | None = None  # with the compiled engine, once there are routes
 
     @property
@@ -104,13 +79,12 @@ class SendProcessor:
                 (RequestCode.SEND_BATCH_MESSAGE, v2),
             )
         ]
-        kernel, store = send_kernel(routes[:2], self.planner), self._store
-        if kernel is None or not isinstance(store, FramesStore):
+        kernel = send_kernel(routes[:2], self.planner)
+        if kernel is None:
             return routes
         frames = self._frames = SendFrames(
-            self._config, store, self.planner, self._waits, self._flow, self._intake.timer, routes[:2], self._refuse,
-            self.send, kernel,
-        )  # fmt: skip
+            self._core, self.planner, self._intake.timer, routes[:2], self._refuse, self.send, kernel
+        )
         return [*(replace(route, frames=frames.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
 
     def send(self, run: list[Request[Any]]) -> None:
@@ -127,7 +101,7 @@ class SendProcessor:
         sent: list[Sent] = []
         suffix, admit = self.planner.form().suffix, self.planner.admit
         callers, is_shared = self.planner.callers(run[0].channel), len(run) > 1
-        may_differ, may_be_fifo, may_enter_light = self._marks(run)
+        may_differ, may_enter_light = self._marks(run)
         # Queues of messages so far, and those that begin.
         queues: set[tuple[str, int]] = set()
         new: set[tuple[str, int]] = set()
@@ -145,7 +119,7 @@ class SendProcessor:
                     plan.limits.check(text, len(request.body), is_batch=bool(header.batch))
                 if header.batch:
                     # Sends that arrived before it must be in the log before it.
-                    messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
+                    messages, sent = self._append_first(channel, messages, sent)
                     self._send_batch(request, plan, born_host, callers, new)
                     continue
                 if plan.buckets or callers:
@@ -166,7 +140,7 @@ class SendProcessor:
                     # Its priority may have chosen it.
                     queue_id = message.queue_id if message.topic == topic else queue_id
                     if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, plan):
-                        messages, sent = self._append_first(channel, messages, sent, may_be_fifo)
+                        messages, sent = self._append_first(channel, messages, sent)
                         new.update(self._store.new_queues([message]))
                         self._send_once(request, topic, [message])
                         continue
@@ -179,15 +153,15 @@ class SendProcessor:
             except Exception as error:  # any error: the other sends of the read are still served
                 self._refuse([request], error)
         del run[taken:]
-        self._append(channel, messages, sent, may_be_fifo)
+        self._append(channel, messages, sent)
 
-    def _marks(self, run: list[Request[Any]]) -> tuple[bool, bool, bool]:
-        """Return whether a send may need more than plain ones, be of an ordered group, and enter light queues."""
+    def _marks(self, run: list[Request[Any]]) -> tuple[bool, bool]:
+        """Return whether a send may need more than plain ones, and whether one may enter light queues."""
         # One search for all sends: five searches per send would take longer than decoding its header.
         texts = "".join([request.header.properties or "" for request in run])
         has_light = self._config.store.enable_multi_dispatch
         may_enter_light = has_light and (INNER_MULTI_DISPATCH in texts or LITE_TOPIC in texts)
-        return len(run) == 1 or holds_mark(texts), SHARDING_KEY in texts, may_enter_light
+        return len(run) == 1 or holds_mark(texts), may_enter_light
 
     def _key_and_code(self, properties: bytes) -> tuple[bytes, int]:
         """Return the unique key of plain properties, empty if it is not found at once, and the code of their tags."""
@@ -199,19 +173,9 @@ class SendProcessor:
         key = properties[at + 9 : end]
         at = properties.rfind(b"TAGS\x01")
         tag = properties[at + 5 : properties.find(b"\x02", at)] if at >= 0 else b""
-        code = self._tags.get(tag)
-        if code is None or (at > 0 and (properties[at - 1] != 2 or not tag)):
-            code = self._tags_code(properties)
-        return key, code
-
-    def _tags_code(self, properties: bytes) -> int:
-        tag = find_last(properties, b"TAGS\x01") or b""
-        code = self._tags.get(tag)
-        if code is None:
-            code = java_hash_code(java_text(tag))
-            if len(self._tags) < _MAX_CACHED_TAGS:
-                self._tags[tag] = code
-        return code
+        if at > 0 and (properties[at - 1] != 2 or not tag):
+            tag = find_last(properties, b"TAGS\x01") or b""
+        return key, self._intake.tags_codes.of_tag(tag)
 
     def _uncommon(self, request: Request[Any], plan: SendPlan, born_host: bytes) -> tuple[PendingMessage, bytes, bytes]:
         """Return the message of a request that is no batch, its unique key, and its recall handle or nothing."""
@@ -224,13 +188,13 @@ class SendProcessor:
     # Append and respond
 
     def _append_first(
-        self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], may_be_fifo: bool
+        self, channel: Channel, messages: list[PendingMessage], sent: list[Sent]
     ) -> tuple[list[PendingMessage], list[Sent]]:
         """Append what came before a send that is stored by itself; return the empty lists for what follows it."""
-        self._append(channel, messages, sent, may_be_fifo)
+        self._append(channel, messages, sent)
         return [], []
 
-    def _append(self, channel: Channel, messages: list[PendingMessage], sent: list[Sent], may_be_fifo: bool) -> None:
+    def _append(self, channel: Channel, messages: list[PendingMessage], sent: list[Sent]) -> None:
         if not messages:
             return
         try:
@@ -244,13 +208,13 @@ class SendProcessor:
                 return
             # The store appends all or none: append one by one to find the one that it refuses.
             for message, one in zip(messages, sent, strict=True):
-                self._append(channel, [message], [one], may_be_fifo)
+                self._append(channel, [message], [one])
             return
         except Exception as error:
             self._refuse([one[0] for one in sent], error)
             return
         try:
-            self._flow.stored(messages, appended, may_be_fifo=may_be_fifo)
+            self._flow.stored(messages, appended)
             if self.planner.has_static:
                 appended = self._shown(sent, appended)
             if self._waits.is_needed:
@@ -336,10 +300,7 @@ class SendProcessor:
                 )
                 request.channel.answer(request, frame, code=code)
 
-        if self._waits.is_needed:
-            self._waits.wait(end_offset, answer)
-        else:
-            answer(None, ResponseCode.SUCCESS)
+        self._waits.wait(end_offset, answer)
 
     def _append_batch(
         self, request: Request[Any], messages: list[PendingMessage], queue_id: int

@@ -57,17 +57,26 @@ class StaticPulls:
 
     def pull(self, request: Request[PullMessageRequestHeader]) -> Answer:
         """Answer a pull, hold it, or let another broker answer it."""
+        return self._serve(request, may_hold=True)
+
+    def _serve(self, request: Request[PullMessageRequestHeader], *, may_hold: bool) -> Answer:
         header = request.header
         detail = self._static.get(header.topic)
         if detail is None or header.lo is False:
-            return self._pulls.pull(request)
+            return self._pulls.serve(request, None, may_hold=may_hold)
         items, current = self._place(request, detail)
         moved = self._moved(header)
         if moved is not None:
             return moved
         if current.bname == detail.bname:
-            return self._pulls.serve(request, self._here(request, items, current), may_hold=True)
-        return self._forward(request, items, current, detail.bname)
+            logical = LogicalPull(
+                items, current, physical_header(header, items, current, current.bname), self._answer_held
+            )
+            return self._pulls.serve(request, logical, may_hold=may_hold)
+        if may_hold:
+            return self._forward(request, items, current, detail.bname)
+        # The mapping has changed meanwhile: the next pull finds the other broker.
+        return _go_on(ResponseCode.PULL_RETRY_IMMEDIATELY, header.queue_offset)
 
     def _place(
         self, request: Request[PullMessageRequestHeader], detail: TopicQueueMappingDetail
@@ -86,38 +95,15 @@ class StaticPulls:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark, Reason.BUSY)
         return items, current
 
-    def _here(
-        self,
-        request: Request[PullMessageRequestHeader],
-        items: list[LogicQueueMappingItem],
-        current: LogicQueueMappingItem,
-    ) -> LogicalPull:
-        header = physical_header(request.header, items, current, current.bname)
-        return LogicalPull(items, current, header, self._answer_held)
-
     def _answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
         """Answer a held pull with what there is now.  Never raises, because other pulls are answered after it."""
         try:
-            response = self._now(request)
+            response = self._serve(request, may_hold=False)
         except Exception as error:
             request.channel.refuse(request, error)
         else:
-            if response is not None:
+            if isinstance(response, Response):
                 request.channel.reply(request, response)
-
-    def _now(self, request: Request[PullMessageRequestHeader]) -> Response | None:
-        header = request.header
-        detail = self._static.get(header.topic)
-        if detail is None:
-            return self._pulls.serve(request, None, may_hold=False)
-        items, current = self._place(request, detail)
-        moved = self._moved(header)
-        if moved is not None:
-            return moved
-        if current.bname == detail.bname:
-            return self._pulls.serve(request, self._here(request, items, current), may_hold=False)
-        # The mapping has changed meanwhile: the next pull finds the other broker.
-        return _go_on(ResponseCode.PULL_RETRY_IMMEDIATELY, header.queue_offset)
 
     def _moved(self, header: PullMessageRequestHeader) -> Response | None:
         """Return the answer that moves a group whose offset was reset; None for others, and for one that is there."""

@@ -8,21 +8,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from broker.client.clients import ConsumerGroup, ConsumerRegistry
-from broker.config.live_config import LiveConfig
-from broker.filter.consumer_filters import ConsumerFilters, retry_group
+from broker.client.clients import ConsumerGroup
+from broker.core import BrokerCore
+from broker.filter.consumer_filters import retry_group
 from broker.filter.sql_filter import SQL92
 from broker.filter.subscription_filter import MAX_TAG_CODES, TagFilter, is_tag_type, subscription_filter, tag_filter
 from broker.filter.tokens import InvalidFilter
 from broker.longpolling.held_pulls import PullFilter
-from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.plan.planner import Planner, ServedPlan
 from broker.plan.refusals import FAQ, unknown_queue, unknown_topic
 from broker.plan.table import MAX_KEPT_CHARS, Refused
 from broker.quota.bucket import Buckets
-from broker.subscription.subscription_groups import SubscriptionGroups
-from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
-from broker.topic.topics import TopicTable
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.client import SubscriptionData
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
@@ -110,35 +106,21 @@ class PullPlan(ServedPlan):
 class PullPlanner(Planner[PullKey, PullPlan]):
     """Planner of pulls.
 
-    `queue_of` returns a queue with an entry for each message, None if there is none now.  `state` returns why the state
-    of the broker leaves all pulls to the handler; the plan version rises when it changes.  `buckets_of` returns the
-    buckets of quotas of a topic and a group.
+    `state` returns why the state of the broker leaves all pulls to the handler; the plan version rises when it changes.
     """
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        topics: TopicTable,
-        groups: SubscriptionGroups,
-        consumers: ConsumerRegistry,
-        offsets: ConsumerOffsets,
-        filters: ConsumerFilters,
-        queue_of: Callable[[str, int], ConsumeQueue | None],
-        state: Callable[[], Why | None],
-        static: StaticTopics = NO_STATIC_TOPICS,
-        buckets_of: Callable[[str, str], Buckets] = lambda topic, group: (),
-    ) -> None:
-        super().__init__(config.plan_version)
-        self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._offsets = offsets
-        self._filters = filters
-        self._queue_of = queue_of
+    def __init__(self, core: BrokerCore, state: Callable[[], Why | None]) -> None:
+        super().__init__(core.config.plan_version)
+        self._config = core.config
+        self._topics = core.topics
+        self._groups = core.groups
+        self._consumers = core.consumers
+        self._offsets = core.offsets
+        self._filters = core.filters
+        self._queue_of = core.store.kernel_reads.queue
         self._state = state
-        self._static = static
-        self._buckets_of = buckets_of
+        self._static = core.mappings.by_name
+        self._buckets_of = core.quota_reads.of_plan
 
     def new_plan(self, key: PullKey) -> PullPlan | Refused:
         group = self._group(key)

@@ -5,18 +5,14 @@ The answer to a duplicate waits for disk and slaves as the answer to the first m
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from broker.config.live_config import LiveConfig
+from broker.core import BrokerCore
 from broker.idempotence.id_window import FirstSend
-from broker.idempotence.known_ids import KnownIds
 from broker.idempotence.log_ids import MAX_ID_BYTES, NAME, UNIQUE_KEY_NAME, WAITING_TOPICS, first_send
-from broker.longpolling.confirm_waits import ConfirmWaits
-from broker.metrics.message_flow import MessageFlow
 from broker.send.planner import SendPlan
-from broker.send.replies import Appended, SendReplies
+from broker.send.replies import SendReplies
 from broker.timer.recall_handle import handle_text
-from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codec.java_text import java_text
@@ -34,30 +30,16 @@ Again = Callable[[], object]
 ShownPlace = Callable[[str, int, int], tuple[int, int]]
 
 
-class AppendingStore(Protocol):
-    """Part of `MessageStore` that stores messages."""
-
-    def append(self, messages: Sequence[PendingMessage], /) -> list[Appended]: ...
-
-
 class IdempotentSends:
     """Sender of messages with an id.  Lives in the event loop's thread."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        ids: KnownIds,
-        store: AppendingStore,
-        waits: ConfirmWaits,
-        clock: Clock,
-        flow: MessageFlow,
-    ) -> None:
-        self._config = config
-        self._ids = ids
-        self._store = store
-        self._waits = waits
-        self._clock = clock
-        self._flow = flow
+    def __init__(self, core: BrokerCore) -> None:
+        self._config = core.config
+        self._ids = core.ids
+        self._store = core.store
+        self._waits = core.waits
+        self._clock = core.clock
+        self._flow = core.flow
 
     def takes(self, message: PendingMessage, plan: SendPlan) -> bool:
         """Return whether `message`, which was sent to the topic of `plan`, must go through the window.

@@ -7,16 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from broker.client.queue_locks import QueueLocks
-from broker.config.live_config import LiveConfig
+from broker.core import BrokerCore
 from broker.message_id import UniqueKeys
 from broker.plan.refusals import unknown_group_of_retry
 from broker.send.client_batch import LENGTH_BYTES, BadBatch, Member, check_growth, members_of
 from broker.send.planner import SendHeader, SendPlan
-from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TIMER_NAMES, TimerIntake
 from broker.topic.retry_topics import group_of
-from broker.topic.topics import TopicTable
 from broker.transaction.half_message import prepare
 from sprocket.client.send.queue_choice import CHOICES
 from sprocket.common.errors import RequestError
@@ -89,21 +86,12 @@ TakeBatch: TypeAlias = Callable[[SendPlan, SendHeader, bytes, bytes, bytes], "Se
 class MessageIntake:
     """Converter of one request to the messages to store.  Raises RequestError for a message that is refused."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        topics: TopicTable,
-        groups: SubscriptionGroups,
-        locks: QueueLocks,
-        tags_codes: TagsCodes,
-        unique_keys: UniqueKeys,
-        timer: TimerIntake,
-    ) -> None:
-        self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._locks = locks
-        self._tags_codes = tags_codes
+    def __init__(self, core: BrokerCore, tags_codes: TagsCodes, unique_keys: UniqueKeys, timer: TimerIntake) -> None:
+        self._config = core.config
+        self._topics = core.topics
+        self._groups = core.groups
+        self._locks = core.locks
+        self.tags_codes = tags_codes
         self._unique_keys = unique_keys
         self.timer = timer
 
@@ -190,7 +178,7 @@ class MessageIntake:
         if len(request.body) > self._config.store.max_message_size:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, self.illegal_remark, Reason.MESSAGE_TOO_LARGE)
         pending = PendingMessage(
-            topic, queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0),
+            topic, queue_id, request.body, encoded, self.tags_codes.of("", encoded, 0),
             header.flag, sys_flag, header.born_timestamp, born_host, reconsume_times,
         )  # fmt: skip
         return pending, key.encode()
@@ -335,7 +323,7 @@ class MessageIntake:
         Each message has its own properties, followed by those of the batch.
         """
         header: SendHeader = request.header
-        content, view, code_of_tag = request.body, memoryview(request.body), self._tags_codes.of_tag
+        content, view, code_of_tag = request.body, memoryview(request.body), self.tags_codes.of_tag
         topic, queue_id, sys_flag = plan.topic, plan.queue_id, header.sys_flag | plan.sys_flag
         born_timestamp, reconsume_times = header.born_timestamp, header.reconsume_times or 0
         separated, light_queues, have_ids = names.VALUE_END_BYTES + common, 0, False
@@ -380,7 +368,7 @@ class MessageIntake:
         properties[names.INNER_NUM] = str(count)
         encoded = self._encoded(properties)
         return PendingMessage(
-            plan.topic, plan.queue_id, request.body, encoded, self._tags_codes.of("", encoded, 0), header.flag,
+            plan.topic, plan.queue_id, request.body, encoded, self.tags_codes.of("", encoded, 0), header.flag,
             header.sys_flag | plan.sys_flag | _KEPT_BATCH, header.born_timestamp, born_host,
             header.reconsume_times or 0,
         )  # fmt: skip

@@ -5,26 +5,24 @@ Source: RocketMQ 5.3.3, `AbstractSendMessageProcessor.msgCheck`, `TopicValidator
 """
 
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from broker.config.live_config import LiveConfig
+from broker.core import BrokerCore
 from broker.names import illegal_topic
-from broker.namespace.namespaces import NO_NAMESPACES, Namespaces, SendLimits
+from broker.namespace.namespaces import SendLimits
 from broker.plan.planner import Planner, ServedPlan
 from broker.plan.refusals import FAQ
 from broker.plan.table import MAX_KEPT_CHARS, PEER, PlanTable, Refused
 from broker.quota.bucket import Buckets
 from broker.quota.quotas import CallerChannel, Quotas
-from broker.send.send_form import SendForm
+from broker.send.replies import SendForm
 from broker.topic.attributes import QUEUE_TYPE, is_compacted, sharding_queues
-from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics, led_items, led_queue_ids, own_item
+from broker.topic.logical_queue import led_items, led_queue_ids, own_item
 from broker.topic.moved_queues import key_queues
-from broker.topic.topics import TopicTable
-from sprocket.common.clock import Clock
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
@@ -42,8 +40,6 @@ from store.queue.logic_queue import LogicQueue, QueueType
 logger = logging.getLogger(__name__)
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
-# Return a random number from 0 to below the argument; chooses a queue.
-Below = Callable[[int], int]
 
 # This bit is no flag of a message.
 RETRY_MARK: Final = 1 << 32
@@ -124,15 +120,6 @@ class SendPlan(ServedPlan):
         return self.queue_id
 
 
-class PlannedStore(Protocol):
-    """Part of `MessageStore` that plans are made from."""
-
-    @property
-    def store_host(self) -> bytes: ...
-
-    def plain_queue(self, topic: str, queue_id: int, /) -> LogicQueue | None: ...
-
-
 class SendPlanner(Planner[SendKey, SendPlan]):
     """Planner of sends and replies.
 
@@ -140,26 +127,16 @@ class SendPlanner(Planner[SendKey, SendPlan]):
     permission to clients in the route.
     """
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        topics: TopicTable,
-        store: PlannedStore,
-        clock: Clock,
-        below: Below,
-        static: StaticTopics = NO_STATIC_TOPICS,
-        quotas: Quotas | None = None,
-        namespaces: Namespaces = NO_NAMESPACES,
-    ) -> None:
-        super().__init__(config.plan_version)
-        self.quotas = quotas  # None: sends have no quotas
-        self._namespaces = namespaces
-        self._config = config
-        self._topics = topics
-        self._store = store
-        self._clock = clock
-        self._below = below
-        self._static = static
+    def __init__(self, core: BrokerCore) -> None:
+        super().__init__(core.config.plan_version)
+        self.quotas = core.quotas
+        self._namespaces = core.namespaces
+        self._config = core.config
+        self._topics = core.topics
+        self._store = core.store
+        self._clock = core.clock
+        self._below = core.random_below
+        self._static = core.mappings.by_name
         self._forms: PlanTable[None, SendForm] = PlanTable(self.version)
 
     def form(self) -> SendForm:
@@ -242,7 +219,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
     @property
     def charging(self) -> Quotas | None:
         """The quotas, if any account or address has one now: then connections have buckets."""
-        return self.quotas if self.quotas is not None and self.quotas.has_callers else None
+        return self.quotas if self.quotas.has_callers else None
 
     def callers(self, channel: CallerChannel) -> Buckets:
         """Return the buckets of who sends on a connection."""
@@ -251,8 +228,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
 
     def spend(self, plan: SendPlan, callers: Buckets, request: Request[Any], messages: int = 1) -> None:
         """Charge a send, as `Quotas.spend`."""
-        if self.quotas is not None:
-            self.quotas.spend(plan, callers, request, messages)
+        self.quotas.spend(plan, callers, request, messages)
 
     # What a plan says
 
@@ -298,7 +274,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
             name, key.queue_id, topic.write_queue_nums, queue, sys_flag | (RETRY_MARK if is_retry else 0), sys_flag,
             is_retry, keeps_batches, why,
             is_lasting=not is_unsaved and not is_light(name) and (why is not None or queue is not None),
-            buckets=() if self.quotas is None else self.quotas.of_send(name),
+            buckets=self.quotas.of_send(name),
             sharding_queues=sharded, key_queues=key_queues(topic, self._static.get(name)), needs_key=needs_key,
             limits=limits,
         )  # fmt: skip
@@ -343,7 +319,7 @@ class SendPlanner(Planner[SendKey, SendPlan]):
         if not topic.perm & PERM_WRITE:
             remark = f"the topic[{name}] sending message is forbidden"
             return Refused(ResponseCode.NO_PERMISSION, remark, Reason.TOPIC_NOT_WRITABLE)
-        if self.quotas is not None and name in self.quotas.closed:
+        if name in self.quotas.closed:
             return Refused(ResponseCode.FLOW_CONTROL, self.quotas.closed[name], Reason.QUOTA)
         return None
 

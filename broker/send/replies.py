@@ -1,10 +1,11 @@
-"""Encoder of responses to sends.
+"""Encoder of responses to sends, and what all records and responses of sends have in common.
 
 Source: RocketMQ 5.3.3, `SendMessageProcessor.preSend`, `handlePutMessageResult`.
 """
 
 from typing import Any, Final
 
+from broker.config.broker_config import BrokerConfig
 from sprocket.common.errors import DiskFailed, ReplicasNotEnough, RequestError, SprocketError, StoreBusy, StoreError
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import FLAG_ONEWAY, Request, Response
@@ -34,25 +35,13 @@ class SendReplies:
         self.host_hex = store_host.hex().upper()
         # By code and by whether the response has a recall handle.
         self._templates: dict[tuple[int, bool], ResponseTemplate] = {}
-        self._encoders: dict[int, tuple[Any, Any]] = {}
-        self.success = self._template(ResponseCode.SUCCESS)
-
-    def template(self, code: int) -> ResponseTemplate:
-        """Return the template of responses without a recall handle: message id, queue, queue offset, unique key."""
-        return self.success if code == _SUCCESS else self._template(code)
-
-    def timed_template(self, code: int) -> ResponseTemplate:
-        """Return the template of responses with a recall handle after the unique key."""
-        return self._template(code, has_handle=True)
 
     def encoders(self, code: int) -> tuple[Any, Any]:
-        """Return the compiled encoders of both templates, without and with a recall handle."""
-        found = self._encoders.get(code)
-        if found is None:
-            found = self._encoders[code] = self.template(code).encoder, self.timed_template(code).encoder
-        return found
+        """Return the compiled encoders of responses without and with a recall handle."""
+        return self._template(code).encoder, self._template(code, has_handle=True).encoder
 
     def _template(self, code: int, *, has_handle: bool = False) -> ResponseTemplate:
+        """Return the template of responses: message id, queue, queue offset, unique key, and the recall handle."""
         template = self._templates.get((code, has_handle))
         if template is None:
             formats = {"msgId": f"{self.host_hex}%016X", "queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
@@ -63,7 +52,7 @@ class SendReplies:
 
     def frames(self, sent: list[Sent], appended: list[Appended], code: int = _SUCCESS) -> bytes:
         """Encode the responses to those of `sent` that still need one; `appended` has the position of each message."""
-        template = self.template(code)
+        template = self._template(code)
         pieces: list[bytes] = []
         for (request, queue_id, unique_key, handle), (queue_offset, physical_offset, _) in zip(
             sent, appended, strict=True
@@ -76,8 +65,9 @@ class SendReplies:
                 ids = self.ids([physical_offset])
                 pieces += self._slow(request, code, queue_id, key, queue_offset, ids, handle=handle.decode())
             elif handle:
-                values = (physical_offset, queue_id, queue_offset, unique_key, handle)
-                pieces.append(self.timed_template(code).frame(request.serialization, request.opaque, values))
+                timed = (physical_offset, queue_id, queue_offset, unique_key, handle)
+                template_of_timed = self._template(code, has_handle=True)
+                pieces.append(template_of_timed.frame(request.serialization, request.opaque, timed))
             else:
                 short = (physical_offset, queue_id, queue_offset, unique_key)
                 pieces.append(template.frame(request.serialization, request.opaque, short))
@@ -150,3 +140,21 @@ class SendReplies:
             code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}"
         fields = error.fields if isinstance(error, RequestError) and error.fields else _NOTHING
         return Refusal(code, remark, {**self.constants, **fields}, reason=error.refusal_reason)
+
+
+class SendForm:
+    """Responses, and the properties that the broker adds to each message, for one configuration and address.
+
+    `is_for_kernel`: the properties have no character that would make a kernel leave all messages to the handler.
+    """
+
+    __slots__ = ("is_for_kernel", "is_lasting", "replies", "suffix")
+
+    def __init__(self, broker: BrokerConfig, store_host: bytes) -> None:
+        self.replies = SendReplies(store_host, broker.region_id, broker.trace_on)
+        trace_on = "true" if broker.trace_on else "false"
+        self.suffix = (
+            f"MSG_REGION\x01{broker.region_id}\x02TRACE_ON\x01{trace_on}\x02CLUSTER\x01{broker.broker_cluster_name}\x02"
+        ).encode()
+        self.is_for_kernel = self.suffix.isascii() and b"#" not in self.suffix
+        self.is_lasting = True

@@ -1,7 +1,7 @@
 """Sends that the kernel serves: one call reads them, one makes their records, one their responses.
 
-`SendProcessor.send` is the handler, which serves all others, and with pure Python every one; both store the same bytes
-and give the same responses.  See docs/engine-requests.md.
+`SendProcessor.send` is the handler, which serves all others, and with pure Python every one: it is the specification of
+the kernel.  See docs/engine-requests.md.
 
 If several connections send, the sends of all reads of one turn of the loop are one append, at the end of the turn or
 before the first request that the kernel does not serve.
@@ -11,29 +11,32 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.config.live_config import LiveConfig
-from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.core import BrokerCore
 from broker.message_id import host_bytes
-from broker.metrics.message_flow import FIRST_SIZE_BYTES, SHARDING_NAME, MessageFlow
-from broker.send.planner import SendHeader, SendPlan, SendPlanner
-from broker.send.replies import SendReplies
-from broker.send.send_form import SendForm
+from broker.metrics.message_flow import FIRST_SIZE_BYTES, SHARDING_NAME
+from broker.plan.table import PlanTable, Refused
+from broker.send.planner import SendHeader, SendKey, SendPlan, SendPlanner
+from broker.send.replies import SendForm, SendReplies
 from broker.timer.timer_intake import TimerIntake
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.limits import MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
+from sprocket.remoting.engine import header_fields
 from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.topic_names import TIMER_TOPIC, TRANS_HALF_TOPIC
 from sprocket.remoting.routes import BatchHandler, CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
-from store.appender import EncodedRecords
 from store.moves import PLAIN_FLAGS
-from store.queue.logic_queue import LogicQueue
 from store.record.record import TAGS_NAME
 
+try:
+    from broker.send import kernel_native
+except ImportError:  # no C compiler
+    kernel_native = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     from broker.send.kernel_native import SendKernel, SendRead, SendTurn
 
@@ -42,45 +45,45 @@ logger = logging.getLogger(__name__)
 # Sends, and bytes of their records, after which a turn is stored at once: a longer append would hold up the loop.
 _MAX_MESSAGES: Final = 4096
 _MAX_BYTES: Final = 1 << 20
+# Max sends that the kernel takes from one read.
+_MAX_SENDS: Final = 1024
 _SUCCESS: Final = ResponseCode.SUCCESS
 # Parts of the common properties of a batch that the handler must look at.
 _FOR_HANDLER: Final = (b"INNER_", b"__LITE", b"__CRC32#")
+_is_native = native("broker.send.kernel_native") is not None
 
 Refuse = Callable[[Sequence[Request[Any]], Exception], None]
 
 
-@runtime_checkable
-class FramesStore(Protocol):
-    """Part of `MessageStore` that takes the records of a kernel."""
+def send_kernel(routes: Sequence[Route], planner: SendPlanner) -> "SendKernel | None":
+    """Return the kernel of the sends of some routes; None with pure Python."""
+    if not _is_native:
+        return None
+    readers = {}
+    for route in routes:
+        code = int(route.code)
+        fields = header_fields(code, route.header, kernel_native)
+        if fields is not None:
+            readers[code] = kernel_native.SendReader(code, fields, PLAIN_FLAGS)
 
-    def encoded_limits(self) -> tuple[int, int]: ...
+    def plan_of(topic: str, queue_id: int) -> SendPlan | Refused:
+        return planner.plan(SendKey(topic, queue_id))
 
-    def plain_queue(self, topic: str, queue_id: int, /) -> LogicQueue | None: ...
-
-    def append_encoded(self, records: EncodedRecords, /) -> int: ...
+    return kernel_native.SendKernel(readers, plan_of, PlanTable(planner.version), _MAX_SENDS)
 
 
 class SendFrames:
     """`FramesHandler` of the sends of each of `routes`.  Lives in the event loop's thread."""
 
     def __init__(
-        self,
-        config: LiveConfig,
-        store: FramesStore,
-        planner: SendPlanner,
-        waits: ConfirmWaits,
-        flow: MessageFlow,
-        timer: TimerIntake,
-        routes: Sequence[Route],
-        refuse: Refuse,
-        send: BatchHandler,
-        kernel: "SendKernel",
-    ) -> None:
-        self._config = config
-        self._store = store
+        self, core: BrokerCore, planner: SendPlanner, timer: TimerIntake, routes: Sequence[Route], refuse: Refuse,
+        send: BatchHandler, kernel: "SendKernel",
+    ) -> None:  # fmt: skip
+        self._config = core.config
+        self._store = core.store
         self._planner = planner
-        self._waits = waits
-        self._flow = flow
+        self._waits = core.waits
+        self._flow = core.flow
         self._timer = timer
         self._refuse = refuse
         self._send = send

@@ -12,22 +12,20 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.client.clients import ClientChannel, Member, ProducerRegistry
-from broker.config.live_config import LiveConfig
-from broker.longpolling.confirm_waits import CallLater, Timer
+from broker.client.clients import ClientChannel, Member
+from broker.core import BrokerCore
+from broker.longpolling.confirm_waits import Timer
 from broker.service import Service
-from broker.topic.topics import TopicTable
 from broker.transaction.check_report import CheckReport
 from broker.transaction.check_rules import CheckRules, Verdict
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, check_request
 from broker.transaction.recovery import read_record
 from broker.transaction.transactions import Transactions
-from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import RequestCode
 from sprocket.remoting.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
-from store.message_store import MessageStore, PendingMessage
+from store.message_store import PendingMessage
 from store.record.record import Appended
 
 logger = logging.getLogger(__name__)
@@ -39,36 +37,23 @@ _STEP_OFFSETS: Final = 4096
 _MS_PER_HOUR: Final = 3_600_000
 
 
-def _may_ask_all(_channel: ClientChannel, _topic: str) -> bool:
-    return True
-
-
 class TransactionCheck(Service):
     """One timer for all half messages.  Lives in the event loop's thread."""
 
     def __init__(
-        self,
-        config: LiveConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        producers: ProducerRegistry,
-        transactions: Transactions,
-        clock: Clock,
-        call_later: CallLater,
-        *,
-        may_ask: Callable[[ClientChannel, str], bool] = _may_ask_all,
+        self, core: BrokerCore, transactions: Transactions, may_ask: Callable[[ClientChannel, str], bool]
     ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._producers = producers
+        """`may_ask` returns whether the client of a connection may see a half message of a topic."""
+        self._config = core.config
+        self._store = core.store
+        self._topics = core.topics
+        self._producers = core.producers
         self._transactions = transactions
-        self._clock = clock
-        self._call_later = call_later
+        self._clock = core.clock
+        self._call_later = core.call_later
         self._timer: Timer | None = None
         self._next_member = 0
         self._report = CheckReport()
-        # Returns whether the client of a connection may see a half message of a topic.
         self._may_ask = may_ask
         self._at = self._end = self._began_ms = 0
 

@@ -1,7 +1,7 @@
 """Ends of a read that the kernel serves: one call reads them, one makes their records, one their responses.
 
 It takes all ends of a run or none.  `TransactionProcessor.end` is the handler, which serves all others, and with pure
-Python every one; both store the same bytes and give the same responses.  See docs/engine-requests.md.
+Python every one: it is the specification of the kernel.  See docs/engine-requests.md.
 """
 
 import logging
@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Any, Final
 from acl.auth.model import Action as AuthAction
 from acl.gate import require_topic
 from broker.longpolling.confirm_waits import ConfirmWaits
+from broker.plan.table import PlanTable, Refused
 from broker.transaction.half_message import QUEUE_ID
-from broker.transaction.kernels import end_kernel
-from broker.transaction.planner import EndPlanner
+from broker.transaction.planner import EndKey, EndPlan, EndPlanner
 from broker.transaction.transactions import Transactions
 from sprocket.common.errors import RequestError, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.engine.choice import native
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.command import Request
+from sprocket.remoting.engine import header_fields
 from sprocket.remoting.frames import ResponseTemplate
 from sprocket.remoting.framing import Frames
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
 from sprocket.remoting.routes import AdmittedFrame, CodeFrames, FramesChannel, FramesHandler, Route, RouteTable
 from store.record.record import topic_field
 
+try:
+    from broker.transaction import kernel_native
+except ImportError:  # no C compiler
+    kernel_native = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     from broker.transaction.kernel_native import EndKernel, Ends
 
@@ -36,6 +42,7 @@ _HALF_TOPIC: Final = topic_field(TRANS_HALF_TOPIC)[1]
 # As many as a batch handler gets at once: the ends of a run share their op messages.
 _MAX_ENDS: Final = 1024
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_is_native = native("broker.transaction.kernel_native") is not None
 
 # Responds to ends of one connection that failed with one error.
 Refuse = Callable[[Sequence[Request[Any]], Exception], None]
@@ -61,10 +68,16 @@ class EndFrames:
         cls, transactions: Transactions, planner: EndPlanner, waits: ConfirmWaits, route: Route, refuse: Refuse
     ) -> FramesHandler | None:
         """Return the handler; None with pure Python."""
-        kernel = end_kernel(route, DONE, planner, transactions.store.kernel_reads)
-        if kernel is None:
+        code, reads = int(route.code), transactions.store.kernel_reads
+        fields = header_fields(code, route.header, kernel_native) if _is_native else None
+        if fields is None or DONE.encoder is None:
             return None
-        return CodeFrames(int(route.code), cls(transactions, waits, route, kernel, refuse).serve)
+
+        def plan_of(outcome: int, topic: str, queue_id: int) -> EndPlan | Refused:
+            return planner.plan(EndKey(outcome, topic, queue_id))
+
+        kernel = kernel_native.EndKernel(code, fields, DONE.encoder, plan_of, PlanTable(planner.version), reads)
+        return CodeFrames(code, cls(transactions, waits, route, kernel, refuse).serve)
 
     def serve(self, code: int, frames: Frames, index: int, channel: FramesChannel) -> int:
         """Serve the run of ends from `index` on; return how many, 0 if the handler must serve them."""

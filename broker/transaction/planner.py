@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from broker.config.live_config import LiveConfig
+from broker.core import BrokerCore
 from broker.plan.planner import Planner, ServedPlan
 from broker.plan.table import MAX_KEPT_CHARS, Refused
-from broker.topic.logical_queue import NO_STATIC_TOPICS, StaticTopics
 from broker.topic.moved_queues import present_place
 from broker.transaction.check_rules import is_too_late
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, HalfMessage
@@ -20,7 +19,6 @@ from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.headers.send import EndTransactionRequestHeader
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from store.message_store import MessageStore
 from store.queue.logic_queue import LogicQueue
 
 UNKNOWN: Final = 0
@@ -60,11 +58,11 @@ class EndPlan(ServedPlan):
 class EndPlanner(Planner[EndKey, EndPlan]):
     """Planner of ends of transactions."""
 
-    def __init__(self, config: LiveConfig, store: MessageStore, static: StaticTopics = NO_STATIC_TOPICS) -> None:
-        super().__init__(config.plan_version)
-        self._static = static
-        self._config = config
-        self._store = store
+    def __init__(self, core: BrokerCore) -> None:
+        super().__init__(core.config.plan_version)
+        self._static = core.mappings.by_name
+        self._config = core.config
+        self._store = core.store
 
     def new_plan(self, key: EndKey) -> EndPlan | Refused:
         topic, is_commit = key.topic or "", key.outcome == COMMIT

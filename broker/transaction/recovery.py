@@ -7,7 +7,7 @@ A crash between the copy of a half message and the committed offset leaves both;
 
 import logging
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from broker.transaction.half_message import (
     COMMIT,
@@ -21,6 +21,7 @@ from broker.transaction.open_transactions import OpenTransactions
 from sprocket.common.errors import CorruptRecord
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from store.message_store import MessageStore
 from store.record.record import Record, decode
 
 logger = logging.getLogger(__name__)
@@ -29,19 +30,7 @@ logger = logging.getLogger(__name__)
 _MAX_SEARCHED: Final = 4096
 
 
-class RecordSource(Protocol):
-    """The part of `MessageStore` that recovery reads."""
-
-    def entry(self, topic: str, queue_id: int, offset: int, /) -> tuple[int, int, int] | None: ...
-
-    def record_at(self, physical_offset: int, size_bytes: int | None = None, /) -> memoryview | None: ...
-
-    def min_offset(self, topic: str, queue_id: int, /) -> int: ...
-
-    def max_offset(self, topic: str, queue_id: int, /) -> int: ...
-
-
-def read_record(store: RecordSource, topic: str, queue_id: int, offset: int) -> Record | str:
+def read_record(store: MessageStore, topic: str, queue_id: int, offset: int) -> Record | str:
     """Return the record at an offset of a queue, or the reason why there is none."""
     entry = store.entry(topic, queue_id, offset)
     if entry is None:
@@ -64,7 +53,7 @@ class _Found:
     ended: list[int] = field(default_factory=list)  # without an op message
 
 
-def recovered(store: RecordSource, half_offset: int, op_offset: int) -> tuple[OpenTransactions, list[int]]:
+def recovered(store: MessageStore, half_offset: int, op_offset: int) -> tuple[OpenTransactions, list[int]]:
     """Return the open transactions, given the committed offsets (-1 for none), and what ended without an op message."""
     table = OpenTransactions(
         _within(store, TRANS_HALF_TOPIC, half_offset), _within(store, TRANS_OP_HALF_TOPIC, op_offset)
@@ -83,11 +72,11 @@ def recovered(store: RecordSource, half_offset: int, op_offset: int) -> tuple[Op
     return table, found.ended
 
 
-def _within(store: RecordSource, topic: str, offset: int) -> int:
+def _within(store: MessageStore, topic: str, offset: int) -> int:
     return min(max(offset, store.min_offset(topic, QUEUE_ID)), store.max_offset(topic, QUEUE_ID))
 
 
-def _read_ops(store: RecordSource, table: OpenTransactions, found: _Found) -> None:
+def _read_ops(store: MessageStore, table: OpenTransactions, found: _Found) -> None:
     for offset in range(table.op_offset, store.max_offset(TRANS_OP_HALF_TOPIC, QUEUE_ID)):
         record = read_record(store, TRANS_OP_HALF_TOPIC, QUEUE_ID, offset)
         if isinstance(record, str):
@@ -99,7 +88,7 @@ def _read_ops(store: RecordSource, table: OpenTransactions, found: _Found) -> No
         table.noted(offset, max(named, default=-1))
 
 
-def _read_halves(store: RecordSource, table: OpenTransactions, found: _Found, first: int) -> None:
+def _read_halves(store: MessageStore, table: OpenTransactions, found: _Found, first: int) -> None:
     """Read all half messages, also those that are done: the original of such a copy is done as well."""
     for offset in range(first, store.max_offset(TRANS_HALF_TOPIC, QUEUE_ID)):
         record = read_record(store, TRANS_HALF_TOPIC, QUEUE_ID, offset)
@@ -131,7 +120,7 @@ def _note_open(table: OpenTransactions, found: _Found, offset: int, half: HalfMe
         found.oldest_physical = half.record.physical_offset
 
 
-def _find_committed(store: RecordSource, table: OpenTransactions, found: _Found) -> None:
+def _find_committed(store: MessageStore, table: OpenTransactions, found: _Found) -> None:
     """Look for real messages of open transactions, backward from the ends of their queues."""
     for topic, queue_id in sorted(found.targets):
         end = store.max_offset(topic, queue_id)

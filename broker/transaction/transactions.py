@@ -12,13 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.config.live_config import LiveConfig
-from broker.offset.consumer_offsets import ConsumerOffsets
+from broker.core import BrokerCore
 from broker.topic.moved_queues import PresentPlaces
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, op_messages
 from broker.transaction.open_transactions import OpenTransactions
 from broker.transaction.recovery import recovered
-from sprocket.common.clock import Clock
 from sprocket.common.errors import DiskFull, RequestError, StoreBusy
 from sprocket.common.refusal_reasons import Reason
 from sprocket.metrics.distribution import Distributions
@@ -29,7 +27,7 @@ from sprocket.remoting.message.topic_names import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from store.message_store import MessageStore, PendingMessage
+from store.message_store import PendingMessage
 from store.moves import new_moves
 from store.queue.consume_queue import BLANK_SIZE
 from store.record.record import Appended, Record, TagsCodes, decode
@@ -52,21 +50,14 @@ class Ending(msgspec.Struct, gc=False):
 class Transactions:
     """Transactions of one broker.  Lives in the event loop's thread."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store: MessageStore,
-        offsets: ConsumerOffsets,
-        clock: Clock,
-        places: PresentPlaces | None = None,
-    ) -> None:
-        """`places` says where committed messages go; None: where they name."""
-        self._config = config
-        self.store = store
-        self.places = PresentPlaces() if places is None else places
-        self._offsets = offsets
-        self._clock = clock
-        self.tags_codes = TagsCodes(config.store.message_delay_level)
+    def __init__(self, core: BrokerCore, places: PresentPlaces) -> None:
+        """`places` says where committed messages go."""
+        self._config = core.config
+        self.store = core.store
+        self.places = places
+        self._offsets = core.offsets
+        self._clock = core.clock
+        self.tags_codes = TagsCodes(core.config.store.message_delay_level)
         self.open = OpenTransactions(0, 0)
         # (end of an append, half offset, op offset).  Committed once the append is flushed: otherwise a power loss
         # could take the real messages of transactions that count as done.
@@ -104,15 +95,10 @@ class Transactions:
 
         None if there is none.  Raises CorruptRecord.
         """
-        record = self.half_record(queue_offset, physical_offset)
-        return self.half_at(physical_offset) if record is None else _half(record, TRANS_HALF_TOPIC)
-
-    def half_record(self, queue_offset: int, physical_offset: int) -> memoryview | None:
-        """Return the record of a half message; None unless it is at both offsets.  Raises CorruptRecord."""
         entry = self.store.mapped_entry(TRANS_HALF_TOPIC, QUEUE_ID, queue_offset)
         if entry is None or entry[0] != physical_offset or entry[1] == BLANK_SIZE:
-            return None
-        return self.store.record_at(physical_offset, entry[1])
+            return self.half_at(physical_offset)
+        return _half(self.store.record_at(physical_offset, entry[1]), TRANS_HALF_TOPIC)
 
     def open_at(self, half: HalfMessage) -> int | None:
         """Return where a transaction is open: at its half message, or at the newest copy; None if it is not open."""

@@ -6,17 +6,14 @@ records once for each group.  Only the compiled engine keeps values.
 
 from typing import Any, Final
 
-from store.layout import CONSUME_QUEUE_UNIT_BYTES
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.record_filter import Entries, engine
 
-# Entries of a block, the unit of reads and of eviction.
-_BLOCK_ENTRIES: Final = 512
+# Entries of a block, the unit of reads and of eviction; as in the compiled engine.
+BLOCK_ENTRIES: Final = 512
 # A block is 12 KiB, so all blocks are 6 MiB.
 _MAX_BLOCKS: Final = 512
-if engine is not None and (_BLOCK_ENTRIES, CONSUME_QUEUE_UNIT_BYTES) != (engine.BLOCK_ENTRIES, engine.UNIT_BYTES):
-    raise ImportError("the compiled engine has another layout of entries than store/layout.py: run `make engine`")
 
 
 class KeptValues:
@@ -33,7 +30,7 @@ class KeptValues:
 
         `entries` begin at `offset`.  None are searched if the record of the first one is not in the log.
         """
-        number, at = divmod(offset, _BLOCK_ENTRIES)
+        number, at = divmod(offset, BLOCK_ENTRIES)
         name = (queue.topic, queue.queue_id, chooser.names, number)
         log, blocks = self._log, self._blocks
         block = blocks.pop(name, None)

@@ -35,11 +35,7 @@ class KernelReads:
 
     def queues(self, topic: str, queue_ids: range) -> list[ConsumeQueue | None]:
         """Return several queues of a topic."""
-        if self._is_compacted(topic):
-            return [None] * len(queue_ids)
-        by_key = self._table.by_key
-        found = [by_key.get((topic, queue_id)) for queue_id in queue_ids]
-        return [queue if isinstance(queue, ConsumeQueue) else None for queue in found]
+        return [self.queue(topic, queue_id) for queue_id in queue_ids]
 
     @property
     def cold_end(self) -> int:

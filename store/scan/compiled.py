@@ -1,7 +1,6 @@
 """The compiled twins of `store.scan.plain`, with the same signatures.
 
-`store.scan.engine` imports this module if the compiled engine is in use.  Raises ImportError if the engine was compiled
-with another layout of records.
+`store.scan.engine` imports this module if the compiled engine is in use.
 """
 
 from collections.abc import Iterator
@@ -10,26 +9,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message import record as layout
-from sprocket.remoting.message.properties import VALUE_END_OCTET, find_last
+from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
-from store.layout import RECORD_FIXED_DTYPE
-from store.record.checksum import SEAL_BYTES
-from store.record.record import FIXED_IPV4_BYTES, TAGS_NAME, TagsCodes, topic_name
+from store.record.record import TAGS_NAME, TagsCodes, topic_name
 from store.scan import scan_native as scan
 from store.scan.columns import Chain, Integers
 from store.scan.heads import Buffer
 from store.scan.record_batch import RecordBatch
-
-_LAYOUT: Final = {
-    "FIXED_IPV4_BYTES": FIXED_IPV4_BYTES,
-    "SEAL_BYTES": SEAL_BYTES,
-    "VALUE_END": VALUE_END_OCTET,
-    **{name: getattr(layout, name) for name in scan.LAYOUT if hasattr(layout, name)},
-}
-_FIELDS: Final = {name: place[1] for name, place in (RECORD_FIXED_DTYPE.fields or {}).items()}
-if scan.LAYOUT != _LAYOUT or scan.RECORD_FIXED != _FIELDS:
-    raise ImportError("the compiled engine has another layout of records than store/layout.py: run `make engine`")
 
 MAX_BATCH_RECORDS: Final = 4 * 1024
 # Positions of a chain that are found with one call.

@@ -26,8 +26,6 @@ from store.timer.timer_state import TimerState
 _log = logging.getLogger(__name__)
 
 _engine: Final = native("store.timer.timer_units_native")
-if _engine is not None and _engine.UNIT_BYTES != UNIT_BYTES:
-    raise ImportError("the compiled engine has another layout of units than store/layout.py: run `make engine`")
 # So many messages that wait are worth a turn at once.
 ENTRY_MESSAGES: Final = 256 if _engine is None else 512
 # Max messages of one turn: those that arrive before a turn that is due enter with it.

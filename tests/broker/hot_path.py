@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from broker.client.clients import ConsumerRegistry
@@ -16,6 +17,7 @@ from broker.filter.consumer_filters import ConsumerFilters
 from broker.idempotence.known_ids import KnownIds
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.held_pulls import HeldPulls
+from broker.longpolling.quota_reads import QuotaReads
 from broker.message_id import UniqueKeys, host_bytes
 from broker.metrics.message_flow import MessageFlow
 from broker.namespace.namespace_table import NamespaceTable
@@ -23,7 +25,9 @@ from broker.namespace.namespaces import Namespaces
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
 from broker.processor.send import SendProcessor
-from broker.send.idempotent_sends import IdempotentSends
+from broker.pull.broadcast_offsets import BroadcastOffsets
+from broker.quota.quota_table import QuotaTable
+from broker.quota.quotas import Quotas
 from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
 from broker.subscription.subscription_groups import SubscriptionGroups
@@ -47,6 +51,7 @@ from store.config.store_config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
 from store.record.checksum import SEAL_BYTES, sealed_crc
 from store.record.record import Record, TagsCodes, decode
+from store.tier.reads.tiered_reads import TieredReads
 from tests.clock import ManualClock
 from tests.send_headers import send_header
 from tests.store.reading import stored
@@ -167,24 +172,24 @@ async def hot_path(
     locks = QueueLocks(clock)
     waits = ConfirmWaits(message_store, SystemClock(), loop.call_later)
     keys = UniqueKeys(bytes((10, 1, 2, 3)), 1, 1, clock)
-    tags_codes = TagsCodes(config.store.message_delay_level)
     below = random.Random(7).randrange
     timer = TimerIntake(config, SystemClock(), below, lambda slot_time: 0)
-    intake = MessageIntake(config, topics, groups, locks, tags_codes, keys, timer)
-    ids = KnownIds(config, message_store, SystemClock(), loop.call_later)
-    idempotent = IdempotentSends(config, ids, message_store, waits, SystemClock(), flow)
     mappings = TopicQueueMappings(ConfigFile(settings / "topicQueueMapping.json"), clock, config.plan_version)
     namespaces = NamespaceTable(ConfigFile(settings / "namespaces.json"), clock, config.plan_version)
-    planner = SendPlanner(
-        config, topics, message_store, clock, below, mappings.by_name, namespaces=Namespaces(namespaces)
-    )
-    sends = SendProcessor(config, message_store, planner, intake, waits, flow, idempotent)
     filters = ConsumerFilters(config, ConfigFile(settings / "consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)
+    quotas = Quotas(QuotaTable(ConfigFile(settings / "quotas.json"), clock, config.plan_version), clock)
+    core: Any = SimpleNamespace(
+        config=config, store=message_store, topics=topics, groups=groups, consumers=consumers, offsets=offsets,
+        locks=locks, filters=filters, flow=flow, mappings=mappings, clock=clock, waits=waits, random_below=below,
+        ids=KnownIds(config, message_store, clock, loop.call_later), quotas=quotas, namespaces=Namespaces(namespaces),
+        quota_reads=QuotaReads(quotas, clock, loop.call_later, filters.sql),
+        tier=TieredReads(lambda: config.store, message_store, clock, None),
+    )  # fmt: skip
+    intake = MessageIntake(core, TagsCodes(config.store.message_delay_level), keys, timer)
+    sends = SendProcessor(core, SendPlanner(core), intake)
     held = HeldPulls(message_store, SystemClock(), loop.call_later)
-    pulls = PullProcessor(
-        config, message_store, topics, groups, consumers, offsets, filters, flow, held=held, static=mappings.by_name
-    )
+    pulls = PullProcessor(core, held, BroadcastOffsets(core))
     message_store.on_arrival.append(held.arrived)
     message_store.on_queues_removed.append(config.plan_version.rise)
     server = RemotingServer(RouteTable([*sends.routes(), *pulls.routes()]), ConnectionSettings("127.0.0.1"))

@@ -14,11 +14,14 @@ from broker.config.live_config import LiveConfig
 from broker.idempotence.known_ids import KnownIds
 from broker.message_id import UniqueKeys
 from broker.metrics.message_flow import MessageFlow
+from broker.namespace.namespaces import NO_NAMESPACES
 from broker.processor.send import SendProcessor
-from broker.send.idempotent_sends import IdempotentSends
+from broker.quota.quota_table import QuotaTable
+from broker.quota.quotas import Quotas
 from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
 from broker.timer.timer_intake import TimerIntake
+from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Buffer, ReceivedResponse, Request, Response
@@ -88,6 +91,10 @@ class Store:
     def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
         return None
 
+    def encoded_limits(self) -> tuple[int, int]:
+        """No room for records of a kernel."""
+        return 0, 0
+
     def segment_before(self, store_timestamp_ms: int) -> int:
         return 0
 
@@ -106,16 +113,19 @@ def _processor() -> SendProcessor:
         get=lambda topic: TopicConfig(topic, 4, 4), get_or_create=lambda topic, queues: None, unsaved=set()
     )
     groups: Any = SimpleNamespace(find=lambda group: SimpleNamespace(retry_max_times=16))
-    waits: Any = SimpleNamespace(is_needed=False, may_acknowledge=True)
-    timer = TimerIntake(config, clock, random.Random(1).randrange, lambda slot_time: 0)
-    intake = MessageIntake(
-        config, topics, groups, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), timer
+    waits: Any = SimpleNamespace(
+        is_needed=False, may_acknowledge=True, wait=lambda end, answer, prepare=None: answer(None, ResponseCode.SUCCESS)
     )
-    store, flow = Store(), MessageFlow()
-    planner = SendPlanner(config, topics, store, clock, random.Random(1).randrange)
-    ids = KnownIds(config, store, clock, call_at_once)
-    idempotent = IdempotentSends(config, ids, store, waits, clock, flow)
-    return SendProcessor(config, store, planner, intake, waits, flow, idempotent)
+    timer = TimerIntake(config, clock, random.Random(1).randrange, lambda slot_time: 0)
+    store: Any = Store()
+    core: Any = SimpleNamespace(
+        config=config, store=store, topics=topics, groups=groups, locks=QueueLocks(clock), flow=MessageFlow(),
+        mappings=SimpleNamespace(by_name={}), clock=clock, waits=waits, random_below=random.Random(1).randrange,
+        ids=KnownIds(config, store, clock, call_at_once), namespaces=NO_NAMESPACES,
+        quotas=Quotas(QuotaTable(ConfigFile(Path("nowhere")), clock, config.plan_version), clock),
+    )  # fmt: skip
+    intake = MessageIntake(core, TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), timer)
+    return SendProcessor(core, SendPlanner(core), intake)
 
 
 PROCESSOR: Final = _processor()

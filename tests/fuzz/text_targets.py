@@ -2,6 +2,7 @@
 
 import struct
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 from acl.plain.accounts import parse as parse_accounts
@@ -104,7 +105,8 @@ def _intake() -> MessageIntake:
     """An intake that knows its configuration; batches need nothing else."""
     absent: Any = None
     config = LiveConfig(SERVERS[0].of(BrokerConfig), SERVERS[0].of(StoreConfig))
-    return MessageIntake(config, absent, absent, absent, TagsCodes("1s 5s"), absent, absent)
+    core: Any = SimpleNamespace(config=config, topics=absent, groups=absent, locks=absent)
+    return MessageIntake(core, TagsCodes("1s 5s"), absent, absent)
 
 
 INTAKE = _intake()

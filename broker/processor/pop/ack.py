@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from broker.ack.ack_frames import ACK_WRITTEN, BEFORE_ACK, DONE
-from broker.ack.acknowledged import AckedPop, count_acknowledged
+from broker.ack.ack_frames import ACK_WRITTEN, BEFORE_ACK, DONE, AckedPop, count_acknowledged
 from broker.ack.admission import AckAdmission
 from broker.ack.ordered_acks import OrderedAcks
 from broker.ack.planner import AckKey, AckPlanner, Why

@@ -11,10 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.pull.kernels import pull_kernel
+from broker.pull import pull_frames
 from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.flow.joined_buffers import WRITE_BYTES
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import JSON, ROCKETMQ
 from sprocket.remoting.headers.base import to_ext_fields
@@ -197,7 +196,7 @@ def test_a_change_counts_from_the_next_pull_on(change: Callable[[Twin], None]) -
 
 @engines
 def test_the_handler_serves_what_is_too_long_to_be_joined(is_native: bool) -> None:
-    with patch.object(pull_kernel, "__defaults__", (2000, WRITE_BYTES)):
+    with patch.object(pull_frames, "JOIN_BYTES", 2000):
         assert served_by_kernel(Twin(is_native), [frame(), frame(max_msg_nums=1)]) == 1
         compare_pulls([frame() + frame(max_msg_nums=1)])
 

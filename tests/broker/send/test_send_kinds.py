@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,7 @@ from broker.config.live_config import LiveConfig
 from broker.message_id import UniqueKeys
 from broker.send.intake import MessageIntake
 from broker.send.send_kinds import is_plain
-from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.timer.timer_intake import TimerIntake
-from broker.topic.topics import TopicTable
 from sprocket.common.errors import RequestError
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket.remoting.codes import RequestCode
@@ -47,10 +46,9 @@ class Intake:
         clock = ManualClock()
         self.config = LiveConfig(broker_config(), store_config(root))
         self.timer = TimerIntake(self.config, clock, random.Random(1).randrange, lambda slot_time: 0)
-        tables: tuple[TopicTable, SubscriptionGroups] = (None, None)  # type: ignore[assignment] # not asked
-        self.whole = MessageIntake(
-            self.config, *tables, QueueLocks(clock), TagsCodes("1s 5s"), UniqueKeys(HOST[:4], 1, 1, clock), self.timer
-        )
+        core: Any = SimpleNamespace(config=self.config, topics=None, groups=None, locks=QueueLocks(clock))
+        keys = UniqueKeys(HOST[:4], 1, 1, clock)
+        self.whole = MessageIntake(core, TagsCodes("1s 5s"), keys, self.timer)
 
     def request(self, properties: str, body: bytes = b"body") -> Request[SendMessageRequestHeaderV2]:
         header = send_header("Ort", queue_id=3, born_timestamp=7, flag=9, properties=properties)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.end_transaction import TransactionProcessor
+from broker.topic.moved_queues import PresentPlaces
 from broker.topic.topics import TopicTable
 from broker.transaction.check import TransactionCheck
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
@@ -56,6 +58,10 @@ class FakeChannel:
         if not request.is_oneway:
             self.answers.append(response)
 
+    def answer_run(self, requests: Sequence[Request[Any]], frames: bytes, code: int = 0) -> None:
+        for request in requests:
+            self.reply(request, Response(code))
+
 
 class _NoTimer:
     def cancel(self) -> None:
@@ -83,13 +89,15 @@ class Rig:
         self.topics.load()
         self.producers = ProducerRegistry(self.clock)
         self.join(self.channel)
-        self.transactions = Transactions(self.config, self.store, self.offsets, self.clock)
-        self.check = TransactionCheck(
-            self.config, self.store, self.topics, self.producers, self.transactions, self.clock,
-            lambda seconds, callback: _NoTimer(),
-        )  # fmt: skip
         self.waits = ConfirmWaits(self.store, self.clock, lambda seconds, callback: _NoTimer())
-        self.processor = TransactionProcessor(self.config, self.transactions, self.waits, self.clock)
+        core: Any = SimpleNamespace(
+            config=self.config, store=self.store, offsets=self.offsets, topics=self.topics, producers=self.producers,
+            waits=self.waits, clock=self.clock, call_later=lambda seconds, callback: _NoTimer(),
+            mappings=SimpleNamespace(by_name={}),
+        )  # fmt: skip
+        self.transactions = Transactions(core, PresentPlaces())
+        self.check = TransactionCheck(core, self.transactions, lambda channel, topic: True)
+        self.processor = TransactionProcessor(core, self.transactions)
         self.transactions.load()
 
     def join(self, channel: FakeChannel) -> None:

@@ -24,7 +24,7 @@ def key_of(chance: random.Random) -> EndKey:
 async def test_a_kept_plan_is_the_plan_that_would_be_made_now(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with running_broker(tmp_path) as (broker, client):
-        planner = EndPlanner(broker.config, broker.store, core_of(broker).mappings.by_name)
+        planner = EndPlanner(core_of(broker))
         changes = Changes(broker, client, chance)
         for topic in TOPICS:
             await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, create(topic))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-from broker.ack import ack_frames, kernels
+from broker.ack import ack_frames
 from broker.client.clients import ConsumerRegistry
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
@@ -18,7 +18,6 @@ from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.out.other_brokers import OtherBrokers
-from broker.pop import kernels as pop_kernels
 from broker.pop import pop_frames
 from broker.pop.popped import template_of
 from broker.processor.pop.pop_service import PopService
@@ -70,9 +69,9 @@ def path_of(is_native: bool) -> Iterator[None]:
         found = template_of(ResponseCode.SUCCESS, is_ordered=False)
     with (
         patch.object(ack_frames, "DONE", done),
-        patch.object(kernels, "_is_native", is_native and compiled is not None),
+        patch.object(ack_frames, "_is_native", is_native and compiled is not None),
         patch.object(pop_frames, "FOUND", found),
-        patch.object(pop_kernels, "_is_native", is_native and compiled_pops is not None),
+        patch.object(pop_frames, "_is_native", is_native and compiled_pops is not None),
         encoding(is_native),
     ):
         yield

@@ -14,7 +14,8 @@ from broker.config.live_config import LiveConfig
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.end_transaction import TransactionProcessor
-from broker.transaction import end_frames, kernels
+from broker.topic.moved_queues import PresentPlaces
+from broker.transaction import end_frames
 from broker.transaction.half_message import COMMIT, TRANSACTION_MASK, prepare
 from broker.transaction.transactions import Transactions
 from sprocket.common.errors import RequestError
@@ -67,7 +68,7 @@ def path_of(is_native: bool) -> Iterator[None]:
         done = ResponseTemplate(ResponseCode.SUCCESS, ())
     with (
         patch.object(end_frames, "DONE", done),
-        patch.object(kernels, "_is_native", is_native and compiled is not None),
+        patch.object(end_frames, "_is_native", is_native and compiled is not None),
         patch.object(moves, "engine", compiled_moves if is_native else None),
     ):
         yield
@@ -86,11 +87,15 @@ class Twin:
         self.store.store_host = HOST
         config = LiveConfig(broker_config(**changes), self.store.config)
         offsets = ConsumerOffsets(ConfigFile(Path("nowhere")), self.clock, config.plan_version)
-        self.transactions = Transactions(config, self.store, offsets, self.clock)
         waits = ConfirmWaits(self.store, self.clock, lambda *_: SimpleNamespace(cancel=lambda: None))
+        core: Any = SimpleNamespace(
+            config=config, store=self.store, offsets=offsets, waits=waits, clock=self.clock,
+            mappings=SimpleNamespace(by_name={}),
+        )  # fmt: skip
+        self.transactions = Transactions(core, PresentPlaces())
         self.is_native, self.config = is_native, config
         with path_of(is_native):
-            self.processor = TransactionProcessor(config, self.transactions, waits, self.clock)
+            self.processor = TransactionProcessor(core, self.transactions)
             routes = self.processor.routes()
         assert (routes[0].frames is not None) == is_native
         self.table = RouteTable(routes)

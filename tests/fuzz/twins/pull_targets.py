@@ -18,10 +18,12 @@ from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.offset.consumer_offsets import ConsumerOffsets
 from broker.processor.pull import PullProcessor
-from broker.pull import kernels
+from broker.pull import pull_frames
+from broker.pull.broadcast_offsets import BroadcastOffsets
 from broker.quota.quota_table import QuotaTable
 from broker.quota.quotas import Quotas
 from broker.subscription.subscription_groups import SubscriptionGroups
+from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.engine.choice import native
@@ -37,6 +39,7 @@ from sprocket.remoting.headers.pull import PullMessageRequestHeader
 from sprocket.remoting.routes import RouteTable
 from store.message_store import MessageStore
 from store.record.record import PendingMessage
+from store.tier.reads.tiered_reads import TieredReads
 from tests.broker.rig import broker_config
 from tests.clock import ManualClock
 from tests.fuzz.target import Target, pieces_of
@@ -82,7 +85,7 @@ def read_counts(store: MessageStore) -> tuple[int, int, int]:
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors have one kernel."""
     is_built = native("broker.pull.kernel_native") is not None
-    with encoding(is_native), patch.object(kernels, "_is_native", is_native and is_built):
+    with encoding(is_native), patch.object(pull_frames, "_is_native", is_native and is_built):
         yield
 
 
@@ -117,11 +120,15 @@ class Twin:
         self.quotas = Quotas(QuotaTable(file, clock, version), clock)
         filters = ConsumerFilters(self.config, file, clock)
         later = lambda seconds, call: SimpleNamespace(cancel=lambda: None)  # noqa: E731
+        core: Any = SimpleNamespace(
+            config=self.config, store=self.store, topics=self.topics, groups=self.groups, consumers=self.consumers,
+            offsets=self.offsets, filters=filters, flow=self.flow, clock=clock,
+            mappings=TopicQueueMappings(file, clock, version),
+            quota_reads=QuotaReads(self.quotas, clock, later, filters.sql),
+            tier=TieredReads(lambda: self.config.store, self.store, clock, None),
+        )  # fmt: skip
         with path_of(is_native):
-            self.processor = PullProcessor(
-                self.config, self.store, self.topics, self.groups, self.consumers, self.offsets,
-                filters, self.flow, quotas=QuotaReads(self.quotas, clock, later, filters.sql),
-            )  # fmt: skip
+            self.processor = PullProcessor(core, None, BroadcastOffsets(core))
             routes = self.processor.routes()
             self.table = RouteTable(routes if has_kernel else [replace(route, frames=None) for route in routes])
         self.counters = ChannelCounters()

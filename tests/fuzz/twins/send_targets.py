@@ -16,11 +16,11 @@ from broker.idempotence.known_ids import KnownIds
 from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.message_id import UniqueKeys
 from broker.metrics.message_flow import MessageFlow
+from broker.namespace.namespaces import NO_NAMESPACES
 from broker.processor.send import SendProcessor
 from broker.quota.quota_table import QuotaTable
 from broker.quota.quotas import Quotas
-from broker.send import kernels
-from broker.send.idempotent_sends import IdempotentSends
+from broker.send import send_frames
 from broker.send.intake import MessageIntake
 from broker.send.planner import SendPlanner
 from broker.timer.timer_intake import TimerIntake
@@ -138,7 +138,7 @@ def served(table: RouteTable, counters: ChannelCounters, sim: SimStore, pieces: 
 @contextmanager
 def path_of(is_native: bool) -> Iterator[None]:
     """Let new processors send through one twin."""
-    with encoding(is_native), patch.object(kernels, "_is_native", is_native and compiled is not None):
+    with encoding(is_native), patch.object(send_frames, "_is_native", is_native and compiled is not None):
         yield
 
 
@@ -167,15 +167,17 @@ class Twin:
         self.timer = timer = TimerIntake(config, self.clock, below, lambda slot_time: messages_at)
         waits = ConfirmWaits(self.store, self.clock, lambda seconds, call: SimpleNamespace(cancel=lambda: None), role)
         keys = UniqueKeys(HOST[:4], 1, 1, self.clock)
-        intake = MessageIntake(config, topics, groups, QueueLocks(self.clock), TagsCodes("1s 5s"), keys, timer)
         table = QuotaTable(ConfigFile(Path("nowhere")), self.clock, config.plan_version)
         self.quotas = Quotas(table, self.clock)
-        planner = SendPlanner(config, topics, self.store, self.clock, below, quotas=self.quotas)
+        core: Any = SimpleNamespace(
+            config=config, store=self.store, topics=topics, groups=groups, locks=QueueLocks(self.clock), flow=self.flow,
+            mappings=SimpleNamespace(by_name={}), clock=self.clock, waits=waits, random_below=below,
+            ids=KnownIds(config, self.store, self.clock, call_at_once), namespaces=NO_NAMESPACES, quotas=self.quotas,
+        )  # fmt: skip
+        intake, planner = MessageIntake(core, TagsCodes("1s 5s"), keys, timer), SendPlanner(core)
         self.store.on_queues_removed.append(config.plan_version.rise)
-        ids = KnownIds(config, self.store, self.clock, call_at_once)
         with path_of(is_native):
-            idempotent = IdempotentSends(config, ids, self.store, waits, self.clock, self.flow)
-            self.processor = SendProcessor(config, self.store, planner, intake, waits, self.flow, idempotent)
+            self.processor = SendProcessor(core, planner, intake)
             self.table = RouteTable(self.processor.routes())
         self.counters = ChannelCounters()
 
