@@ -1,6 +1,7 @@
 """Event loop in a background thread, for programs without a loop.  It ends with its last user."""
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -14,6 +15,8 @@ from sprocket.common.event_loops import new_event_loop
 T = TypeVar("T")
 
 _NAME: Final = "sprocket-client"
+# The end of the process waits no longer for the thread, which may run a handler.
+_HALT_LIMIT_S: Final = 5.0
 
 
 class EventLoopThread:
@@ -50,6 +53,15 @@ class EventLoopThread:
         # Not under the lock: a handler that the thread waits for may open a client in a new thread.
         if ending is not None and ending is not threading.current_thread():
             ending.join()
+
+    def halt(self) -> None:
+        """Let the thread run nothing more: Python may crash if one is in compiled code while its process ends."""
+        with self._lock:
+            loop = self._loop if self._pid == os.getpid() and self.is_running else None
+        if loop is not None:
+            is_halted = threading.Event()
+            loop.call_soon_threadsafe(_halt, is_halted)
+            is_halted.wait(_HALT_LIMIT_S)
 
     def _start(self) -> None:
         loop = self._loop = new_event_loop()
@@ -98,6 +110,12 @@ class EventLoopThread:
         loop.call_soon_threadsafe(what, *arguments)
 
 
+def _halt(is_halted: threading.Event) -> None:
+    is_halted.set()
+    # For ever: the thread is a daemon.
+    threading.Event().wait()
+
+
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
@@ -115,3 +133,4 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 # The clients of a process share this one.
 shared_loop: Final = EventLoopThread()
+atexit.register(shared_loop.halt)

@@ -288,3 +288,33 @@ def test_a_handler_may_begin_a_client_while_the_last_one_ends() -> None:
     assert shared.is_running, "the handler's own"
     shared.release()
     assert not shared.is_running
+
+
+ENDING_AT_WORK = """
+import asyncio, atexit, time
+
+def look():
+    before = len(turns)
+    time.sleep(0.1)
+    print(len(turns) > 100, len(turns) == before)
+
+atexit.register(look)  # runs after those of the client
+from sprocket.client.connection.event_loop_thread import shared_loop
+turns = []
+
+async def work():
+    while True:
+        turns.append(0)
+        await asyncio.sleep(0)
+
+shared_loop.acquire()
+shared_loop.submit(work())
+while len(turns) < 200:
+    time.sleep(0.001)
+"""
+
+
+def test_a_program_that_closes_nothing_ends_without_a_running_thread() -> None:
+    command = [sys.executable, "-c", ENDING_AT_WORK]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True True\n", "")
