@@ -38,16 +38,16 @@ class TagFilter:
     def __call__(self, tags_codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which of `tags_codes` match.  Only their low 32 bits count, as in `Long.intValue`."""
         codes = tags_codes.astype(np.int32)
-        if self._few is None:
+        if not self._few:
             return np.isin(codes, self._sorted)
-        found = np.zeros(len(codes), dtype=np.bool_)
-        for code in self._few:
+        found: npt.NDArray[np.bool_] = codes == self._few[0]
+        for code in self._few[1:]:
             found |= codes == code
         return found
 
     def matches_any(self, tags_codes: npt.NDArray[np.int64]) -> bool:
-        """Whether any of `tags_codes` matches."""
-        return bool(self(tags_codes).any())
+        """Whether any of `tags_codes` matches.  They are few: those of one arrival."""
+        return not self.codes.isdisjoint(tags_codes.astype(np.int32).tolist())
 
 
 def is_tag_type(expression_type: str | None) -> bool:

@@ -96,6 +96,11 @@ class QueuePop:
         if popped.room <= 0:
             popped.rest += max(max_offset - offset, 0)
             return
+        reads = self._store.kernel_reads
+        if offset == max_offset and reads.queue(topic, queue_id) is not None:
+            # A pop that was held finds its message in one queue; the others are at their ends.
+            reads.missed(1)
+            return
         try:
             offset, result = self._read(popped, topic, queue_id, offset, matches)
         except CorruptRecord as error:

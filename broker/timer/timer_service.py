@@ -38,9 +38,9 @@ logger = logging.getLogger(__name__)
 BARRED_TOPICS: Final = (SCHEDULE_TOPIC, TRANS_HALF_TOPIC)
 _RETRY_S: Final = 1.0
 _HOUR_MS: Final = 3_600_000
-# Messages enter the wheel after at most this share of a slot, so that one turn enters those of several reads.  RocketMQ
-# looks for them once in a tenth of a slot.
-_ENTRY_SHARE: Final = 0.01
+# Messages enter the wheel after at most this share of a slot, as in RocketMQ, so that one turn enters those of many
+# reads: each pop and each acknowledgement leaves one.
+_ENTRY_SHARE: Final = 0.1
 # Longest sleep, after which a step of the wall clock or a change of the configuration is noticed.
 _MAX_SLEEP_S: Final = 1.0
 _METRICS_SAVE_S: Final = 10.0

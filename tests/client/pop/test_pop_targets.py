@@ -140,7 +140,7 @@ async def test_cancelled_wait_takes_nothing() -> None:
 async def test_messages_are_acknowledged_where_they_came_from() -> None:
     async with cluster() as (consumer, a, b):
         a.fill(10, 11, 13)
-        b.fill(5)
+        b.fill(5, 6)
         messages = [*await consumer.receive(), *await consumer.receive()]
         await consumer.ack_all(messages)
         (batch,) = a.batches
@@ -148,10 +148,13 @@ async def test_messages_are_acknowledged_where_they_came_from() -> None:
         assert (batch.broker_name, ack.c, ack.t, ack.so, ack.pt, ack.it) == ("a", "g", TOPIC, 10, 1, 30_000)
         assert ack.b == bytes([0b1011])
         assert [entry.so for entry in b.batches[0].acks] == [5]
-        a.fill(20)
-        (message,) = await consumer.receive()
-        await consumer.ack(message)
-        assert (a.acks[0].offset, a.acks[0].extra_info) == (20, message.handle.encode())
+        a.fill(20, 21)
+        first, second = await consumer.receive()
+        await consumer.ack(first)
+        await consumer.ack_all([second])  # one of a broker has no batch
+        handles = [first.handle.encode(), second.handle.encode()]
+        assert [(ack.offset, ack.extra_info) for ack in a.acks] == [(20, handles[0]), (21, handles[1])]
+        assert len(a.batches) == 1
 
 
 async def test_topic_without_a_queue_that_may_be_read_is_named() -> None:
