@@ -157,7 +157,7 @@ def measure(url: str, directory: Path, count: int) -> dict[str, float]:
         _await_lines(marks, count + 1)
         running_s = time.perf_counter() - started
         done = count + 1 - first
-        paced = 300
+        paced = 1000
         send(paced, 0.01)
         _await_lines(marks, count + 1 + paced + 1)
     late_ms = sorted(float(line) * 1000 for line in marks.read_text().splitlines()[-paced:])
