@@ -2,8 +2,8 @@
 
 A full collection looks at every object that can be part of a cycle, and holds all requests meanwhile: 10 to 40 ms with
 the 1,000 idle clients of a proxy, 60 to 280 ms in a broker with 60,000 held pulls.  It finds next to nothing, because
-reference counting has freed what has ended.  So none starts by itself.  Frozen objects are not looked at, and are freed
-by reference counting as before.
+reference counting has freed what has ended.  So none starts by itself.  What is old is looked at when it is little, and
+frozen when it is much.  Frozen objects are not looked at, and are freed by reference counting as before.
 """
 
 import gc
@@ -17,7 +17,7 @@ _MAX_OBJECTS: Final = 10_000
 _NEVER: Final = 2**31 - 1
 # A search takes at most this part of the time, so that it is not felt at p99.
 _SHARE: Final = 1 / 300
-# But what cycles keep is never more than so many times what lives.
+# But it comes when there are so many times as many objects.
 _MOST: Final = 8
 
 
@@ -25,8 +25,8 @@ class LongLived:
     """Everything that exists at creation, and later what is old, is frozen.
 
     Cycles among frozen objects are not found.  So all are searched once when there are twice as many as there were at
-    the last search, or at any time since: what cycles keep is about what lives.  If searches would take more than a
-    300th of the time, the next one waits until there are eight times as many.
+    the last search, or at any time since: cycles keep about as many objects as live.  If searches would take more than
+    a 300th of the time, the next one waits until there are eight times as many.  Objects are counted, not their bytes.
     """
 
     def __init__(self, max_objects: int = _MAX_OBJECTS, clock: Clock | None = None) -> None:
@@ -43,8 +43,9 @@ class LongLived:
         return gc.get_freeze_count()
 
     def look(self) -> None:
-        """Freeze, if there are more than `max_objects` old objects; to be called every few seconds."""
+        """Freeze what is old if that is more than `max_objects`, or free its cycles; to be called every few seconds."""
         if len(gc.get_objects(generation=2)) <= self._max_objects:
+            gc.collect()
             return
         frozen = self._freeze()
         now_s = self._clock.monotonic()

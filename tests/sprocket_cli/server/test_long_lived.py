@@ -106,6 +106,16 @@ def test_long_searches_are_rare_and_come_when_memory_demands_it() -> None:
     assert lost() is None
 
 
+def test_cycles_among_few_old_objects_are_freed() -> None:
+    objects = LongLived(max_objects=1000)
+    node = _Node()
+    lost = weakref.ref(node)
+    _old(10)
+    del node
+    objects.look()
+    assert lost() is None
+
+
 def test_no_full_collection_starts_by_itself() -> None:
     LongLived()
     gc.enable()
