@@ -86,14 +86,17 @@ def open_database(url: str) -> Database:
     if kind == "sqlite" and len(rest) > 1 and rest.startswith("/"):
         return SqliteDatabase(unquote(urlsplit(url).path[1:]))
     raise IllegalArgument(
-        f"database {scheme or url!r}: pass postgresql://user@host/database, mysql://user@host/database"
+        f"database {scheme if rest else place_of(url)!r}: pass postgresql://user@host/database, mysql://user@host/database"
         " or sqlite:///path/to/file"
     )
 
 
 def place_of(url: str) -> str:
-    """Return the part of a URL that people may see: without account and password."""
-    return url.rpartition("@")[2]
+    """Return the part of a URL that people may see: without account, password and options, which may name them."""
+    shown = re.split("[?#]", url, maxsplit=1)[0]
+    if "@" in url and "@" not in shown:
+        return shown.partition("://")[0]  # perhaps a password with a "?" that is not encoded
+    return shown.rpartition("@")[2]
 
 
 class SqliteDatabase:

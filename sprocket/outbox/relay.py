@@ -195,6 +195,8 @@ class Relay:
             if not await self._send(row, batch):
                 break
             batch.sent.append(row)
+            if over := self._outages.succeeded(row.topic):
+                logger.info("event=outbox_rows_sent_again topic=%s after_s=%.1f failures=%d", row.topic, *over)
         for row in waiting:
             batch.release(row, batch.now_ms, row.attempts, row.error)
 
@@ -217,8 +219,6 @@ class Relay:
         if result.status is not SendStatus.SEND_OK:
             self._postponed(row, ClientError(result.status.value), batch)
             return False
-        if over := self._outages.succeeded(row.topic):
-            logger.info("event=outbox_rows_sent_again topic=%s after_s=%.1f failures=%d", row.topic, *over)
         return True
 
     async def _is_stored(self, message: Message) -> bool:

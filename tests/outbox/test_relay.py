@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 import sprocket
-from sprocket import ConsumeFrom, Message
+from sprocket import ConsumeFrom, Message, SendSettings
 from sprocket.outbox import sqlalchemy as outbox
 from sprocket.outbox import sqlite as with_sqlite
 from sprocket.outbox.database import DatabaseUnusable, SqliteDatabase, open_database
@@ -280,6 +280,27 @@ async def test_rows_that_wait_say_why_in_one_line_of_the_log(
     begin, end = (record.message for record in caplog.records if record.name == "sprocket.outbox.relay")
     assert begin.startswith("event=outbox_rows_wait topic=Absent reason='topic Absent has no route")
     assert end.startswith("event=outbox_rows_sent_again topic=Absent after_s=")
+
+
+async def test_a_row_that_brokers_have_already_ends_an_outage_too(
+    sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sprocket.outbox.relay")
+    clock, message = ManualClock(), Message("Absent", b"-", unique_key="mine")
+    with Broker(tmp_path / "broker", properties={"autoCreateTopicEnable": "false"}) as broker:
+        async with relay_of(sqlite_url, broker.namesrv, RelaySettings(), clock) as relay:
+            add(sqlite_url, message)
+            assert await relay.turn() == 0
+            broker.create_topic("Absent", 1)
+            async with sprocket.connect(broker.namesrv) as mq:
+                await mq.producer(settings=SendSettings(idempotent=True)).send(message)
+            async with asyncio.timeout(60):
+                while await waiting(sqlite_url):
+                    clock.advance(1)
+                    await relay.turn()
+    assert [record.message.split()[0] for record in caplog.records if record.name == "sprocket.outbox.relay"] == [
+        "event=outbox_rows_wait", "event=outbox_rows_sent_again",
+    ]  # fmt: skip
 
 
 def test_a_database_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None:

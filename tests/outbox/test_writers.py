@@ -19,7 +19,7 @@ from sprocket import IllegalArgument, IllegalMessage, Message
 from sprocket.outbox import asyncpg as with_asyncpg
 from sprocket.outbox import sqlalchemy as with_sqlalchemy
 from sprocket.outbox import sqlite as with_sqlite
-from sprocket.outbox.database import DatabaseUnusable, mysql_arguments, open_database
+from sprocket.outbox.database import DatabaseUnusable, mysql_arguments, open_database, place_of
 from sprocket.outbox.row import OutboxRow, message_of
 from tests.clock import ManualClock
 from tests.outbox.urls import async_url, sync_url
@@ -200,3 +200,29 @@ def test_a_certificate_for_mysql_asks_for_tls_without_a_ca_too(tmp_path: Path) -
     certificate, key = Files(tmp_path).issue("relay")
     context = mysql_arguments(f"mysql://localhost/shop?ssl_cert={certificate}&ssl_key={key}")["ssl"]
     assert context.check_hostname and context.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://app:secret@db:5432/shop?sslmode=require", "db:5432/shop"),
+        ("postgresql://db/shop?user=app&password=secret", "postgresql://db/shop"),
+        ("postgresql://app@db/shop?password=s@secret", "db/shop"),
+        ("postgresql://app:secr/et@db/shop", "db/shop"),
+        ("postgresql://app:secr?et@db/shop", "postgresql"),
+        ("postgresql://app:secr#et@db/shop", "postgresql"),
+        ("sqlite:////var/shop.db", "sqlite:////var/shop.db"),
+    ],
+)
+def test_what_people_see_of_a_url_has_no_password(url: str, place: str) -> None:
+    assert place_of(url) == place
+
+
+async def test_no_error_of_a_database_shows_a_password_of_its_url() -> None:
+    with pytest.raises(DatabaseUnusable, match=r"database postgresql://127\.0\.0\.1:1/shop: ") as refused:
+        await open_database("postgresql://127.0.0.1:1/shop?user=app&password=secret").create()
+    assert "secret" not in str(refused.value)
+    for url in ("db/shop?password=secret", "app:secret@db/shop", "oracle://app:secret@db/shop"):
+        with pytest.raises(IllegalArgument, match="pass postgresql://") as refused_at_once:
+            open_database(url)
+        assert "secret" not in str(refused_at_once.value)
