@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
@@ -58,9 +58,9 @@ class Pages:
     def __init__(
         self, settings: DashboardSettings, access: Access, at_once: AtOnce, history: History, clock: Clock,
         routes: Sequence[PageRoute], *, new_id: Callable[[], str], key: bytes,
-        on_request: Callable[[asyncio.BaseTransport | None], None],
+        answering: Callable[[asyncio.BaseTransport | None], AbstractContextManager[None]],
     ) -> None:  # fmt: skip
-        """`key` signs the tokens of forms.  `on_request` gets the connection of each request that arrives."""
+        """`key` signs the tokens of forms.  `answering` is held with the connection of each request."""
         self._settings = settings
         self._access = access
         self._at_once = at_once
@@ -69,7 +69,7 @@ class Pages:
         self._routes = routes
         self._new_id = new_id
         self._key = key
-        self._on_request = on_request
+        self._answering = answering
         self._templates = Templates()
 
     def application(self) -> web.Application:
@@ -89,8 +89,8 @@ class Pages:
     async def _guarded(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        self._on_request(request.transport)
-        response = await self._answer(request, handler)
+        with self._answering(request.transport):
+            response = await self._answer(request, handler)
         response.headers.update(SECURITY_HEADERS)
         response.headers.update(STATIC_CACHING if request.path.startswith("/static/") else PAGE_CACHING)
         return response

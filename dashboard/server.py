@@ -83,7 +83,7 @@ class Dashboard:
         self._server: asyncio.Server | None = None
         pages = Pages(
             settings, self.access, at_once, history, clock, ROUTES, new_id=_new_id, key=secrets.token_bytes(32),
-            on_request=self._connections.arrived,
+            answering=self._connections.answering,
         )  # fmt: skip
         self._runner = web.AppRunner(
             pages.application(), access_log=None, shutdown_timeout=_STOP_LIMIT_S, keepalive_timeout=_IDLE_S

@@ -17,8 +17,8 @@ async def ask_each(
 ) -> dict[str, T]:  # fmt: skip
     """Ask the server at each address; print what `done` says of each success at once, and return all answers.
 
-    `show` is called with the answers by address before a failure ends the command, unless all servers failed.
-    Raises CommandFailed if one failed.
+    `show` is called with the answers by address before a failure ends the command, unless all servers failed.  It may
+    raise CommandFailed, such as for something that none of them knows.  Raises CommandFailed if a server failed.
     RocketMQ goes on in six commands (`BrokerStatusSubCommand`), and stops at the first failure in the others.
     """
     asked = list(dict.fromkeys(addresses))
@@ -35,7 +35,12 @@ async def ask_each(
         if done is not None:
             click.echo(done(address))
     if show is not None and (found or not asked):
-        show(found)
+        try:
+            show(found)
+        except CommandFailed as error:
+            if len(found) == len(asked):
+                raise
+            click.echo(f"of the {len(found)} that answered: {error.message}", err=True)
     if len(found) < len(asked):
         raise CommandFailed(f"{len(asked) - len(found)} of {len(asked)} servers failed, see above")
     return found

@@ -5,7 +5,8 @@ and never end it, or never read the answer; libraries limit the time between two
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from sprocket.common.descriptors import DescriptorReserve
@@ -15,8 +16,9 @@ class HttpConnections:
     """Table of open connections; the oldest is first.
 
     The head of a request may take `head_limit_s`, from the connection or from the first byte after the previous
-    request; then `answer_limit_s` begin, until the peer has the whole answer.  A connection that takes longer is
-    aborted.  At most `max_connections` are open: one more takes the place of the oldest whose request has not arrived.
+    answer; then `answer_limit_s` begin, for the request's body and until the peer has the whole answer.  A connection
+    that takes longer is aborted.  At most `max_connections` are open: one more takes the place of the oldest whose
+    request has not arrived.
     """
 
     def __init__(
@@ -40,12 +42,19 @@ class HttpConnections:
         """Return the protocol of a new connection, which passes all on to the one that `make` makes."""
         return _Watched(self, make)
 
-    def arrived(self, transport: asyncio.BaseTransport | None) -> None:
-        """Note that the head of a request has arrived whole."""
+    @contextmanager
+    def answering(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
+        """Make the answer to a request whose head has arrived whole; what arrives in between is its body."""
         watched = None if transport is None else self._open.get(transport)
-        if watched is not None:
-            watched.has_request = True
-            watched.must_end_within(self._answer_limit_s)
+        if watched is None:
+            yield
+            return
+        watched.has_request = watched.is_answering = True
+        watched.must_end_within(self._answer_limit_s)
+        try:
+            yield
+        finally:
+            watched.is_answering = False
 
     # Called by connections
 
@@ -77,6 +86,7 @@ class _Watched(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.has_request = False
+        self.is_answering = False
 
     def must_end_within(self, seconds: float) -> None:
         """Abort the connection after some seconds, in place of an earlier limit."""
@@ -96,7 +106,7 @@ class _Watched(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._inner is not None:
-            if self.has_request:
+            if self.has_request and not self.is_answering:
                 self.has_request = False
                 self.must_end_within(self._table.head_limit_s)
             self._inner.data_received(data)

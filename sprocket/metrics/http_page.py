@@ -91,9 +91,9 @@ class HttpServer(ABC):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            self._connections.arrived(writer.transport)
-            async with asyncio.timeout(_ANSWER_LIMIT_S):
-                writer.write(await self._response(head))
+            with self._connections.answering(writer.transport):
+                async with asyncio.timeout(_ANSWER_LIMIT_S):
+                    writer.write(await self._response(head))
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the peer is gone, too slow, or speaks no HTTP
         finally:

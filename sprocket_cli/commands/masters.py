@@ -17,14 +17,19 @@ cluster_option = click.option(
 )
 
 
+async def master_addresses(admin: "AdminClient", cluster: str) -> list[str]:
+    """Return the addresses of the masters of `cluster`.  Raises CommandFailed if there is none."""
+    addresses = await admin.broker_addresses(cluster, masters_only=True)
+    if not addresses:
+        raise CommandFailed(f"cluster {cluster} has no master")
+    return addresses
+
+
 async def at_masters(
     admin: "AdminClient", cluster: str, ask: Callable[[str], Awaitable[T]], show: Callable[[dict[str, T]], None]
 ) -> None:
     """Ask each master, and `show` the answers by address, as `ask_each`.  Raises CommandFailed without a master."""
-    addresses = await admin.broker_addresses(cluster, masters_only=True)
-    if not addresses:
-        raise CommandFailed(f"cluster {cluster} has no master")
-    await ask_each(addresses, ask, show=show)
+    await ask_each(await master_addresses(admin, cluster), ask, show=show)
 
 
 async def change_at_masters(

@@ -9,7 +9,7 @@ from sprocket.remoting.message.message_type import MessageType
 from sprocket_cli.ask_each import ask_each
 from sprocket_cli.client_session import HELP, CommandFailed, admin_session, json_option, print_found
 from sprocket_cli.columns import fitted
-from sprocket_cli.commands.masters import at_masters, change_at_masters, cluster_option
+from sprocket_cli.commands.masters import at_masters, change_at_masters, cluster_option, master_addresses
 
 if TYPE_CHECKING:
     from sprocket.client.admin.admin_client import AdminClient
@@ -59,7 +59,10 @@ async def account(
 async def _give_account(
     admin: "AdminClient", cluster: str, name: str, user: str, password: str, actions: tuple[str, ...]
 ) -> None:
-    """Make an account at all name servers and masters.  A second call finishes what a failed one left."""
+    """Make an account at all name servers and masters.  A second call finishes what a failed one left.
+
+    Raises CommandFailed without a master, before anything is made.
+    """
     from sprocket.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
     from sprocket.remoting.message.namespaces import namespace_problem
 
@@ -76,7 +79,7 @@ async def _give_account(
         await (admin.create_user(server, info) if known is None else admin.update_user(server, info))
         await admin.update_acl(server, acl)
 
-    await ask_each([*admin.name_servers, *await admin.broker_addresses(cluster, masters_only=True)], give)
+    await ask_each([*admin.name_servers, *await master_addresses(admin, cluster)], give)
 
 
 def _whole(name: str, user: str) -> str:

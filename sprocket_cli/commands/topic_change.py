@@ -13,6 +13,7 @@ from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.stats import TopicOffset
 from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket_cli.client_session import CommandFailed
+from sprocket_cli.commands.masters import master_addresses
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,7 @@ class Master:
 
 async def masters_of(admin: AdminClient, cluster: str, topic: str) -> list[Master]:
     """Return the masters of `cluster`.  Raises CommandFailed if there is none, AdminError if a server refuses."""
-    addresses = await admin.broker_addresses(cluster, masters_only=True)
-    if not addresses:
-        raise CommandFailed(f"cluster {cluster} has no master")
+    addresses = await master_addresses(admin, cluster)
     info = await admin.cluster_info()
     names = {address: name for name, data in info.broker_addr_table.items() for address in data.broker_addrs.values()}
     return [Master(names.get(each, each), each, await admin.topic_config(each, topic)) for each in addresses]

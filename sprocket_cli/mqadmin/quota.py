@@ -10,7 +10,7 @@ import click
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.remoting.bodies.quota import Quota
 from sprocket_cli.ask_each import ask_each
-from sprocket_cli.client_session import json_option, print_found
+from sprocket_cli.client_session import CommandFailed, json_option, print_found
 from sprocket_cli.mqadmin.options import admin_command
 from sprocket_cli.quota_options import NAME_HELP, limit_options, quota_lines, use_lines
 from sprocket_cli.target import Target, target_options
@@ -64,7 +64,7 @@ async def get_quota(admin: AdminClient, target: Target, name: str | None, as_jso
             for address, table in tables.items()
         }
         if name is not None and not any(found.values()):
-            raise click.ClickException(f"there is no quota {name!r}; getQuota without -q lists all")
+            raise CommandFailed(f"there is no quota {name!r}; getQuota without -q lists all")
         print_found(found, quota_lines(found), as_json=as_json)
 
     await ask_each(await target.addresses(admin), admin.quotas, show=show)

@@ -11,7 +11,7 @@ HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Never-Ends: "
 
 
 class Served(asyncio.Protocol):
-    """What a server is to the table: answers each line, and tells the table that a request arrived."""
+    """What a server is to the table: answers each line, and tells the table so."""
 
     def __init__(self, table: HttpConnections) -> None:
         self._table = table
@@ -22,14 +22,37 @@ class Served(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if data.endswith(b"\n"):
-            self._table.arrived(self._transport)
-            self._transport.write(ENDLESS if data == b"endless\n" else b"served\n")
+            with self._table.answering(self._transport):
+                self._transport.write(ENDLESS if data == b"endless\n" else b"served\n")
 
 
 async def serving(table: HttpConnections) -> tuple[asyncio.Server, int]:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: table.protocol(lambda: Served(table)), "127.0.0.1", 0)
     return server, server.sockets[0].getsockname()[1]
+
+
+class Slow(asyncio.Protocol):
+    """A server whose answer to a head takes until `may_end`, whatever comes of the body."""
+
+    def __init__(self, table: HttpConnections) -> None:
+        self._table = table
+        self.received = bytearray()
+        self.may_end = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if not self.received:
+            self._answer = asyncio.get_running_loop().create_task(self._work())
+        self.received += data
+
+    async def _work(self) -> None:
+        with self._table.answering(self._transport):
+            await self.may_end.wait()
+            self._transport.write(b"served\n")
 
 
 async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -61,6 +84,30 @@ async def test_a_request_that_never_ends_is_closed_at_its_deadline_and_no_other(
     await until(lambda: len(table) == 0)
     for writer in (half_writer, silent_writer, whole_writer):
         writer.close()
+    server.close()
+
+
+async def test_a_body_that_comes_after_its_head_is_no_new_request() -> None:
+    table = HttpConnections(8, head_limit_s=0.5, answer_limit_s=600)
+    slow = Slow(table)
+    protocols = [slow, Served(table)]
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: table.protocol(lambda: protocols.pop(0)), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    reader, writer = await connect(port)
+    writer.write(b"head\n")
+    await until(lambda: bytes(slow.received) == b"head\n")
+    writer.write(b"body")
+    await until(lambda: bytes(slow.received) == b"head\nbody")
+    # Its limit begins later.
+    silent, silent_writer = await connect(port)
+    assert await ended(silent)
+    slow.may_end.set()
+    assert await reader.readline() == b"served\n"
+    writer.write(HALF)
+    assert await ended(reader)
+    silent_writer.close()
+    writer.close()
     server.close()
 
 

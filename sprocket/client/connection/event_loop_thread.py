@@ -15,8 +15,10 @@ from sprocket.common.event_loops import new_event_loop
 T = TypeVar("T")
 
 _NAME: Final = "sprocket-client"
-# The end of the process waits no longer for the thread, which may run a handler.
+# The end of the process waits no longer for the thread, which may run a handler,
 _HALT_LIMIT_S: Final = 5.0
+# and the thread no longer for its tasks, which may resist their cancellation.
+_CANCEL_LIMIT_S: Final = 1.0
 
 
 class EventLoopThread:
@@ -28,6 +30,7 @@ class EventLoopThread:
         self._pid = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._is_halted = False
 
     @property
     def is_running(self) -> bool:
@@ -44,7 +47,7 @@ class EventLoopThread:
             self._users += 1
 
     def release(self) -> None:
-        """Remove a user.  The last removal returns after the thread has ended."""
+        """Remove a user.  The last removal returns after the thread has ended, unless `halt` came first."""
         ending = None
         with self._lock:
             self._users -= 1
@@ -55,40 +58,62 @@ class EventLoopThread:
             ending.join()
 
     def halt(self) -> None:
-        """Let the thread run nothing more: Python may crash if one is in compiled code while its process ends."""
+        """Cancel the tasks and let the thread run nothing more; `call` raises ClientClosed from now on.
+
+        Python may crash if a thread is in compiled code while its process ends.
+        """
         with self._lock:
             loop = self._loop if self._pid == os.getpid() and self.is_running else None
+            self._is_halted = loop is not None
         if loop is not None:
             is_halted = threading.Event()
-            loop.call_soon_threadsafe(_halt, is_halted)
+            asyncio.run_coroutine_threadsafe(_halt(is_halted), loop)
             is_halted.wait(_HALT_LIMIT_S)
 
     def _start(self) -> None:
         loop = self._loop = new_event_loop()
+        self._is_halted = False
         self._thread = threading.Thread(target=_run, args=(loop,), name=_NAME, daemon=True)
         self._thread.start()
 
     def _stop(self) -> threading.Thread | None:
-        """Ask the loop to end.  Return the thread to wait for."""
+        """Ask the loop to end.  Return the thread to wait for; None if it never ends or is not of this process."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+        if loop is None or self._is_halted or self._pid != os.getpid():
+            return None
+        loop.call_soon_threadsafe(loop.stop)
         return thread
 
-    def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
-        """Start `work`.  Raises ClientError outside `acquire` and `release`."""
+    def _open_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop.  Raises ClientError outside `acquire` and `release`, ClientClosed after `halt`."""
         loop = self._loop
         if loop is None or self._pid != os.getpid():
-            work.close()
             raise ClientError("the client is not open; use it inside `with`")
-        return asyncio.run_coroutine_threadsafe(work, loop)
+        if self._is_halted:
+            raise ClientClosed(
+                "the client is closed, because the process ends; close it in a function that you give to "
+                "atexit.register after importing sprocket"
+            )
+        return loop
+
+    def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
+        """Start `work`.  Raises ClientError outside `acquire` and `release`, ClientClosed after `halt`."""
+        try:
+            loop = self._open_loop()
+        except ClientError:
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        if self._is_halted:
+            future.cancel()  # the loop may not reach it
+        return future
 
     def call(self, work: Coroutine[object, object, T]) -> T:
         """Return the outcome of `work`; an interrupt of the caller, such as Ctrl-C, cancels it.
 
         Raises what `work` raises; ClientError when the caller is the thread of the loop itself; ClientClosed when the
-        last client is closed meanwhile.
+        last client is closed meanwhile, and while the process ends.
         """
         if threading.current_thread() is self._thread:
             work.close()
@@ -104,13 +129,16 @@ class EventLoopThread:
 
     def soon(self, what: Callable[..., object], *arguments: object) -> None:
         """Call `what` in the loop without waiting for it.  Raises as `submit`."""
-        loop = self._loop
-        if loop is None or self._pid != os.getpid():
-            raise ClientError("the client is not open; use it inside `with`")
-        loop.call_soon_threadsafe(what, *arguments)
+        self._open_loop().call_soon_threadsafe(what, *arguments)
 
 
-def _halt(is_halted: threading.Event) -> None:
+async def _halt(is_halted: threading.Event) -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    if tasks:
+        # For those who wait for them.
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait([asyncio.gather(*tasks, return_exceptions=True)], timeout=_CANCEL_LIMIT_S)
     is_halted.set()
     # For ever: the thread is a daemon.
     threading.Event().wait()

@@ -318,3 +318,61 @@ def test_a_program_that_closes_nothing_ends_without_a_running_thread() -> None:
     command = [sys.executable, "-c", ENDING_AT_WORK]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True True\n", "")
+
+
+OLDER_HOOKS = """
+import asyncio, atexit, os, threading, time
+
+def outcome(what, *arguments):
+    try:
+        return what(*arguments)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+def older():
+    waiting.join()
+    print(ended)
+    for work in (shared_loop.call, shared_loop.submit):
+        print(outcome(work, asyncio.sleep(0)))
+    print(outcome(shared_loop.soon, print))
+    shared_loop.release()
+    print("released")
+    if os.fork():
+        os.wait()
+        return
+    print(outcome(shared_loop.call, asyncio.sleep(0)))
+    shared_loop.acquire()
+    print(outcome(shared_loop.call, asyncio.sleep(0, "of the child")))
+    shared_loop.release()
+
+atexit.register(older)  # runs after those of the client
+from sprocket.client.connection.event_loop_thread import shared_loop
+
+ended = []
+shared_loop.acquire()
+waiting = threading.Thread(target=lambda: ended.append(outcome(shared_loop.call, asyncio.sleep(600))), daemon=True)
+waiting.start()
+shared_loop.submit(asyncio.sleep(600))
+# Python waits for it before the hooks run.
+late = threading.Thread(target=lambda: print(outcome(shared_loop.call, asyncio.sleep(0.5, "of a thread"))))
+late.start()
+"""
+
+
+def test_no_hook_waits_for_the_loop_of_a_process_that_ends() -> None:
+    """A hook that was registered before Sprocket was imported runs after the loop was halted."""
+    command = [sys.executable, "-u", "-c", OLDER_HOOKS]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    closed = (
+        "ClientClosed: the client is closed, because the process ends; close it in a function that you give to "
+        "atexit.register after importing sprocket"
+    )
+    assert ended.stdout.splitlines() == [
+        "of a thread",
+        "['ClientClosed: the client was closed during the call']",
+        *[closed] * 3,
+        "released",
+        "ClientError: the client is not open; use it inside `with`",
+        "of the child",
+    ]
+    assert (ended.returncode, ended.stderr) == (0, "")

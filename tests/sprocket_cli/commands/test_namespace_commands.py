@@ -3,6 +3,9 @@
 import json
 from uuid import uuid4
 
+import pytest
+
+from sprocket.client.admin.admin_client import AdminClient
 from sprocket_cli import exit_codes
 from tests.sprocket_cli.conftest import Cluster
 from tests.sprocket_cli.test_topic_commands import sprocket
@@ -45,3 +48,37 @@ def test_a_namespace_that_nobody_knows_is_said_to_be_so(cluster: Cluster) -> Non
     assert unknown.returncode == exit_codes.FAILURE and "no master knows" in unknown.stderr
     wrong = sprocket(cluster, "namespace", "limits", "a|b|c")
     assert wrong.returncode == exit_codes.FAILURE and "is no namespace" in wrong.stderr
+
+
+def masters_are(addresses: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def found(_: AdminClient, cluster: str, *, masters_only: bool) -> list[str]:
+        return addresses if masters_only else ["127.0.0.1:2"]
+
+    monkeypatch.setattr(AdminClient, "broker_addresses", found)
+
+
+def test_what_a_lost_master_may_know_is_not_said_to_be_unknown(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = next(iter(json.loads(sprocket(cluster, "namespace", "list", "--json").stdout)))
+    masters_are(["127.0.0.1:1", live], monkeypatch)
+    lines = sprocket(cluster, "namespace", "show", "shop|none").stderr.splitlines()
+    assert lines[1].startswith("of the 1 that answered: no master knows a namespace shop|none"), lines
+    assert lines[2] == "Error: 1 of 2 servers failed, see above"
+
+
+@pytest.mark.parametrize("words", [["create", "shop"], ["account", "shop", "clerk"]])
+def test_no_account_is_made_without_a_master(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """It would not hold at any broker."""
+    asked: list[str] = []
+
+    async def user(_: AdminClient, server: str, name: str) -> None:
+        asked.append(server)
+
+    masters_are([], monkeypatch)
+    monkeypatch.setattr(AdminClient, "user", user)
+    failed = sprocket(cluster, "namespace", *words, "--password", "secret")
+    assert (failed.returncode, failed.stderr) == (exit_codes.FAILURE, "Error: cluster DefaultCluster has no master\n")
+    assert asked == [] and failed.stdout == ""

@@ -31,6 +31,7 @@ def half_dead(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
         ("updateSubGroup -g {new}", "SubscriptionGroupConfig"),
         ("updateTopic -t {new}", "create topic to {live} success."),
         ("deleteSubGroup -g {new}", "delete subscription group [{new}] from broker [{live}] in cluster"),
+        ("getQuota -q topic:{new}", "of the 1 that answered: there is no quota 'topic:{new}'"),
         ("updateBrokerConfig -k maxMessageSize -v 4194304", "update broker config success, {live}"),
     ],
 )
