@@ -127,7 +127,7 @@ class ArchiveWriter:
         self._group, self._epoch, self._incarnation = group, epoch, incarnation
         self._segments = segments
         self._in_thread = in_thread
-        self._retention_clock = RetentionClock(clock)
+        self._ages = RetentionClock(clock)
         self._encoder = ManifestEncoder()
         self._version: Version | None = None
         self._attempts = 0
@@ -149,9 +149,9 @@ class ArchiveWriter:
     async def claim(self) -> None:
         """Become the archive's writer.  Makes nothing of the archive before its log was compared with this broker's."""
         manifest = await self._read()
-        if manifest.written_ms:
-            # This machine's clock may be ahead: nothing is deleted before people had time to see that.
-            self._retention_clock = RetentionClock(self._clock, manifest.written_ms)
+        # This machine's clock may be ahead: nothing is deleted before people had time to see that.  Manifests have the
+        # accepted time, so a restart does not end this.
+        self._ages = RetentionClock(self._clock, manifest.written_ms or None)
         view = self._source.view()
         if manifest.writer.epoch > self._epoch:
             raise Fenced(f"the archive belongs to the master of epoch {manifest.writer.epoch}, this is {self._epoch}")
@@ -163,9 +163,9 @@ class ArchiveWriter:
         agreed = await self._agreed_end(manifest, view)
         if agreed < manifest.uploaded_end:
             _log.warning("event=archive_cut from=%d to=%d", manifest.uploaded_end, agreed)
-            manifest = manifest.cut(agreed, self._clock.wall_ms())
+            manifest = manifest.cut(agreed, self._ages.now_ms())
         await self._check_conditions()
-        await self._commit(manifest.claimed(self._epoch, self._incarnation, self._clock.wall_ms()))
+        await self._commit(manifest.claimed(self._epoch, self._incarnation, self._ages.now_ms()))
         _log.info("event=archive_claimed epoch=%d uploaded_end=%d", self._epoch, self.manifest.uploaded_end)
 
     async def _check_conditions(self) -> None:
@@ -246,13 +246,12 @@ class ArchiveWriter:
     async def step(self, delete_interval_s: float) -> bool:
         """Do the next step.  Return whether there was one; else there is nothing to do for now."""
         manifest, view, rules = self.manifest, self._source.view(), self._source.rules()
-        now_s = self._clock.monotonic()
+        now_s, now_ms = self._clock.monotonic(), self._ages.now_ms()
         step = next_step(
             manifest, view, rules, first_store_ms=self._source.store_time_at(next_upload(manifest, view)),
-            now_ms=self._retention_clock.now_ms(), may_delete=now_s >= self._next_delete_s,
+            wall_ms=self._clock.wall_ms(), now_ms=now_ms, may_delete=now_s >= self._next_delete_s,
             compacted_end=self._compacted_end,
         )  # fmt: skip
-        now_ms = self._clock.wall_ms()
         match step:
             case Rest():
                 if now_s >= self._next_delete_s:
@@ -274,7 +273,7 @@ class ArchiveWriter:
                 return False
             self._ready = kept, entry
         entry = self._ready[1]
-        await self._commit(self.manifest.with_segment(entry, self._clock.wall_ms()))
+        await self._commit(self.manifest.with_segment(entry, self._ages.now_ms()))
         self._ready = None
         self.uploaded_messages += entry.records
         return True
@@ -316,7 +315,7 @@ class ArchiveWriter:
             raise
 
     async def _delete(self, keys: list[str]) -> None:
-        await self._commit(self.manifest.without(keys, self._clock.wall_ms()))
+        await self._commit(self.manifest.without(keys, self._ages.now_ms()))
         for key in keys:
             await self._store.delete(key)
         _log.info("event=archive_deleted segments=%d first=%s", len(keys), keys[0])
@@ -332,8 +331,8 @@ class ArchiveWriter:
         key = self._new_key("tables", self.manifest.number)
         await self._store.put(key, content)
         await self._verify(key, len(content), digest)
-        now_ms = self._clock.wall_ms()
-        await self._commit(self.manifest.with_tables(TablesEntry(key, len(content), digest, log_end, now_ms), now_ms))
+        entry = TablesEntry(key, len(content), digest, log_end, self._clock.wall_ms())
+        await self._commit(self.manifest.with_tables(entry, self._ages.now_ms()))
         if before is not None:
             await self._store.delete(before.key)
         return True
@@ -374,7 +373,7 @@ class ArchiveWriter:
             entries = [known.get(part) or await self._save_part(queue, directory, part) for part in parts]
         except FileNotFoundError:
             return False
-        await self._commit(self.manifest.with_compacted(*queue, entries, self._clock.wall_ms()))
+        await self._commit(self.manifest.with_compacted(*queue, entries, self._ages.now_ms()))
         for entry in known.values():
             if entry not in entries:
                 await self._store.delete(entry.key)

@@ -124,6 +124,7 @@ class Manifest(msgspec.Struct, frozen=True):
     `segments` are in order and do not overlap; there may be gaps.  `superseded` are parts of the log of a master that
     was replaced before its slaves had them: nobody reads them, and they go when their time ends.
     `reserved_ms` is how long messages stay, by topic, `default_reserved_ms` for all others.
+    `written_ms` is the time that the writer accepted (`RetentionClock`), not the one its machine's clock shows.
     `compacted` are the parts of compacted queues, those of a queue in order: they stay while the topic is compacted.
     """
 

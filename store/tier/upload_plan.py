@@ -77,14 +77,17 @@ def next_step(
     rules: ArchiveRules,
     *,
     first_store_ms: int,
+    wall_ms: int,
     now_ms: int,
     may_delete: bool,
     compacted_end: int = 0,
 ) -> Step:
     """Return the next step.
 
-    `first_store_ms` is the store time of the record at `next_upload`, -1 without one.  `may_delete`: the interval
-    between two deletions has passed.  Before `compacted_end` all that compacted queues keep of the log is archived.
+    `first_store_ms` is the store time of the record at `next_upload`, -1 without one.  `now_ms` is the time that is
+    accepted for deletions (`RetentionClock`), `wall_ms` that for uploads, which lose nothing if it is wrong.
+    `may_delete`: the interval between two deletions has passed.  Before `compacted_end` all that compacted queues keep
+    of the log is archived.
     """
     if (manifest.default_reserved_ms, manifest.reserved_ms) != (rules.default_reserved_ms, rules.reserved_ms):
         return SetReserves()
@@ -92,7 +95,7 @@ def next_step(
     file_end = at - at % log.segment_bytes + log.segment_bytes
     if file_end <= log.safe_offset:
         return Upload(LogPart(at, file_end, file_end))
-    is_old = 0 <= first_store_ms <= now_ms - rules.rolling_interval_ms and rules.rolling_interval_ms > 0
+    is_old = 0 <= first_store_ms <= wall_ms - rules.rolling_interval_ms and rules.rolling_interval_ms > 0
     if is_old and log.safe_offset - at >= rules.rolling_min_bytes:
         return Upload(LogPart(at, log.safe_offset, file_end))
     if rules.deletes and may_delete:

@@ -104,6 +104,9 @@ class TieredReads:
     async def adopt(self, manifest: Manifest) -> None:
         """Read by a newer manifest from now on.  Raises an `ObjectStoreError` if a footer that it needs is not read."""
         if self._view is not None:
+            if not self._view.manifest.written_ms:
+                # This machine's clock may be ahead: nobody is moved before people had time to see that.
+                self._ages = RetentionClock(self._clock, manifest.written_ms or None)
             await self._view.adopt(manifest)
             if self._footers is None or self._footers.done():
                 self._footers = self._spawn(self._fetch_footers(self._view))

@@ -20,7 +20,8 @@ def plan(
     now_ms: int = 2000, may_delete: bool = True,
 ) -> Step:  # fmt: skip
     view = LogView(log_min, safe + 500, safe, SEGMENT)
-    return next_step(manifest, view, rules, first_store_ms=first_ms, now_ms=now_ms, may_delete=may_delete)
+    times = {"first_store_ms": first_ms, "wall_ms": now_ms, "now_ms": now_ms}
+    return next_step(manifest, view, rules, **times, may_delete=may_delete)
 
 
 def test_a_file_goes_when_all_of_it_is_confirmed() -> None:

@@ -71,7 +71,8 @@ async def archive(
         content, written = write(store, part, keeps, block_bytes=block_bytes, held_entries=held_entries)
         key = f"segments/{start}-0-test-{number}"
         await objects.put(key, content)
-        manifest = manifest.with_segment(entry_of(start, key, written, lists_queues=lists_queues), 1)
+        entry = entry_of(start, key, written, lists_queues=lists_queues)
+        manifest = manifest.with_segment(entry, written.last_store_ms)
         start, number = written.end, number + 1
     return manifest
 

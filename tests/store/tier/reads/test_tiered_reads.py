@@ -258,6 +258,18 @@ async def test_a_clock_that_jumps_moves_nobody_past_archived_messages(stores: St
     assert result.status is GetStatus.FOUND
 
 
+async def test_a_broker_that_starts_with_a_clock_ahead_moves_nobody_for_an_hour(stores: Stores) -> None:
+    made = await rig(stores)
+    stores.clock.step_wall(1000 * made.manifest.default_reserved_ms)
+    for _ in range(2):  # a restart begins another hour
+        made.reads = await tiered(stores, made.store, made.objects, made.manifest)
+        assert made.reads.min_offset("Orders", 0) == 0
+        stores.clock.advance(3599)
+        assert made.reads.min_offset("Orders", 0) == 0
+    stores.clock.advance(1)
+    assert made.reads.min_offset("Orders", 0) == made.store.min_offset("Orders", 0)
+
+
 async def test_a_hole_in_the_archive_is_passed(stores: Stores) -> None:
     made = await rig(stores)
     third = made.manifest.segments[2]
