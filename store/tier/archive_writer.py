@@ -9,6 +9,7 @@ A request whose answer was lost may have succeeded.  So after a failed put of th
 what is there decides, not the answer.
 """
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -133,6 +134,8 @@ class ArchiveWriter:
         self._attempts = 0
         # A segment that was read back, with what it has of the log, and that the manifest may not name yet.
         self._ready: tuple[Kept, SegmentEntry] | None = None
+        # Keys of such segments that were replaced.
+        self._replaced: set[str] = set()
         self._manifest: Manifest | None = None
         self._next_delete_s = 0.0
         self._compacted_end = 0
@@ -267,16 +270,34 @@ class ArchiveWriter:
 
     async def _upload(self, part: LogPart) -> bool:
         kept = self._source.kept()
-        if self._ready is None or (self._ready[0], self._ready[1].start) != (kept, part.start):
-            entry = await self._put_segment(part, kept)
-            if entry is None:
-                return False
-            self._ready = kept, entry
-        entry = self._ready[1]
+        entry = await self._uploaded_before(part, kept) or await self._put_segment(part, kept)
+        if entry is None:
+            return False
+        self._ready = kept, entry
         await self._commit(self.manifest.with_segment(entry, self._ages.now_ms()))
         self._ready = None
         self.uploaded_messages += entry.records
+        # Only now: an earlier manifest that names them can no longer arrive late.
+        replaced, self._replaced = self._replaced - self.manifest.keys, set()
+        for key in replaced:
+            await self._store.delete(key)
         return True
+
+    async def _uploaded_before(self, part: LogPart, kept: Kept) -> SegmentEntry | None:
+        """Return the segment that the manifest could not name yet; None if there is none, or it cannot be used now.
+
+        That may be hours later.  Meanwhile somebody may have deleted it: no manifest names it.
+        """
+        if self._ready is None:
+            return None
+        before, entry = self._ready
+        if (before, entry.start) == (kept, part.start):
+            with contextlib.suppress(NotFound):
+                if (await self._store.head(entry.key)).size_bytes == entry.size_bytes:
+                    return entry
+        self._replaced.add(entry.key)
+        self._ready = None
+        return None
 
     async def _put_segment(self, part: LogPart, kept: Kept) -> SegmentEntry | None:
         """Upload a part of the log, and read it back.  Return its entry; None if no record ends in it."""

@@ -174,8 +174,11 @@ class TieredReads:
     def _archived_min(self, topic: str, queue_id: int) -> int | None:
         if self._view is None or self._config().tiered_storage_level is TieredStorageLevel.DISABLE:
             return None
-        # Before the manifest was read it may have all: so nobody is moved, and no offset is idle.
-        low = self._view.ranges.min_offset(topic, queue_id, self._ages.now_ms()) if self._view.is_known else 0
+        if self._view.is_known:
+            low = self._view.ranges.min_offset(topic, queue_id, self._ages.now_ms())
+        else:
+            # It may have all that the broker's own store no longer has: so nobody is moved, and no offset is idle.
+            low = 0 if self._store.min_offset(topic, queue_id) > 0 else None
         # A queue that starts at 0 again, because its topic was deleted, has nothing there yet.
         return low if low is not None and low < self._store.max_offset(topic, queue_id) else None
 
@@ -310,7 +313,7 @@ class TieredReads:
 
         Raises an `ObjectStoreError`.
         """
-        if not self.is_on:
+        if not self.is_on or before <= 0:
             return []
         manifest, now_ms = self._archive.manifest, self._ages.now_ms()
         offsets = await self._timely(

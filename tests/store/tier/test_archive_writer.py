@@ -9,7 +9,7 @@ import pytest
 from store.message_store import MessageStore
 from store.tier.archive_writer import ArchiveWriter, Fenced, OtherLog
 from store.tier.manifest import NAME
-from store.tier.object_store import Damaged, Full, ObjectStoreError, Refused, Version
+from store.tier.object_store import Damaged, Full, ObjectStoreError, Refused, Unavailable, Version
 from store.tier.segment_writer import Kept
 from tests.store.rig import Stores, message
 from tests.store.tier.archive_rig import (
@@ -207,17 +207,25 @@ async def test_a_store_that_ignores_conditions_is_refused_before_the_first_write
 
 
 class _Guarded(FakeStore):
-    """A store whose credentials may not delete, nor write some keys."""
+    """A store whose credentials may not write some keys, nor delete unless `may_delete`."""
 
     read_only: tuple[str, ...] = ()
+    may_delete = False
+
+    def __init__(self, bucket: FakeBucket, random_: random.Random) -> None:
+        super().__init__(bucket, random_)
+        self.refused: list[tuple[bytes, Version | None]] = []
 
     async def put_if(self, key: str, content: bytes, expected: Version | None) -> Version:
         if key in self.read_only:
+            self.refused.append((content, expected))
             raise Refused(f"{key}: 403 Forbidden")
         return await super().put_if(key, content, expected)
 
     async def delete(self, key: str) -> None:
-        raise Refused(f"{key}: 403 Forbidden")
+        if not self.may_delete:
+            raise Refused(f"{key}: 403 Forbidden")
+        await super().delete(key)
 
 
 async def test_a_claim_needs_no_right_to_delete_and_leaves_one_object(stores: Stores, source: FakeSource) -> None:
@@ -315,9 +323,9 @@ async def test_an_object_that_is_not_what_was_written_is_not_named(stores: Store
     assert (manifest_in(bucket) or pytest.fail("no manifest")).segments == []
 
 
-async def test_a_segment_is_uploaded_once_while_the_manifest_cannot_be_written(
-    stores: Stores, source: FakeSource
-) -> None:
+@pytest.fixture
+async def waiting(stores: Stores, source: FakeSource) -> tuple[ArchiveWriter, _Guarded]:
+    """A writer that has uploaded a segment, and could not write the manifest so far."""
     store = _Guarded(FakeBucket(), random.Random(1))
     writer = writer_of(store, source, stores.clock)
     await writer.claim()
@@ -325,15 +333,62 @@ async def test_a_segment_is_uploaded_once_while_the_manifest_cannot_be_written(
     for _ in range(5):
         with pytest.raises(Refused):
             await writer.step(60.0)
-    assert len([key for key in store.bucket.objects if key.startswith("segments/")]) == 1
-    # What a topic's rule no longer lets out is not named later.
-    source.archived = Kept(frozenset({"Orders"}))
-    store.read_only = ()
+    store.read_only, store.may_delete = (), True
+    return writer, store
+
+
+def segments_in(bucket: FakeBucket) -> list[str]:
+    return [key for key in bucket.objects if key.startswith("segments/")]
+
+
+async def test_a_segment_is_uploaded_once_while_the_manifest_cannot_be_written(
+    source: FakeSource, waiting: tuple[ArchiveWriter, _Guarded]
+) -> None:
+    writer, store = waiting
+    (key,) = segments_in(store.bucket)
     await upload_all(writer)
-    manifest = manifest_in(store.bucket)
-    assert manifest is not None
+    assert (check_archive(store.bucket, source) or pytest.fail("no manifest")).segments[0].key == key
+
+
+async def test_what_a_rule_no_longer_lets_out_does_not_stay_in_the_bucket(
+    source: FakeSource, waiting: tuple[ArchiveWriter, _Guarded]
+) -> None:
+    writer, store = waiting
+    source.archived = Kept(frozenset({"Orders"}))
+    await upload_all(writer)
+    manifest = manifest_in(store.bucket) or pytest.fail("no manifest")
     assert all(entry.topics == ["Orders"] for entry in manifest.segments)
-    assert len([key for key in store.bucket.objects if key.startswith("segments/")]) == len(manifest.segments) + 1
+    assert set(segments_in(store.bucket)) == {entry.key for entry in manifest.segments}
+
+
+@pytest.mark.parametrize("left", [None, b"other bytes"])
+async def test_a_segment_that_somebody_deleted_or_replaced_meanwhile_is_uploaded_again(
+    source: FakeSource, waiting: tuple[ArchiveWriter, _Guarded], left: bytes | None
+) -> None:
+    writer, store = waiting
+    (key,) = segments_in(store.bucket)
+    await store.delete(key)
+    if left is not None:
+        await store.put(key, left)
+    await upload_all(writer)
+    manifest = check_archive(store.bucket, source) or pytest.fail("no manifest")
+    assert manifest.segments
+    assert key not in store.bucket.objects
+
+
+async def test_a_segment_that_a_late_manifest_names_after_all_stays(
+    source: FakeSource, waiting: tuple[ArchiveWriter, _Guarded]
+) -> None:
+    writer, store = waiting
+    (key,) = segments_in(store.bucket)
+    source.archived = Kept(frozenset({"Orders"}))
+    store.bucket.write(NAME, *store.refused[-1], is_conditional=True)
+    with pytest.raises(Unavailable, match="came late"):
+        await writer.step(60.0)
+    await upload_all(writer)
+    manifest = manifest_in(store.bucket) or pytest.fail("no manifest")
+    assert key in manifest.keys
+    assert set(segments_in(store.bucket)) == {entry.key for entry in manifest.segments}
 
 
 async def test_an_archive_whose_manifest_is_gone_is_not_begun_again(stores: Stores, source: FakeSource) -> None:

@@ -179,11 +179,21 @@ async def test_before_the_manifest_is_known_no_group_is_moved_past_what_the_arch
     ):  # fmt: skip
         with pytest.raises(Unavailable, match="was not read yet"):
             await query
+    assert reads.has("Orders", 0)
     ready = asyncio.Event()
     assert reads.read_now(TierRead("group", "Orders", 0, 3, 32, 1 << 20, None), ready.set) is None
     await reads.adopt(made.manifest)
     await ready.wait()
     assert (await answer(reads, TierRead("group", "Orders", 0, 3, 32, 1 << 20, None))).status is GetStatus.FOUND
+
+
+async def test_a_queue_that_has_lost_nothing_waits_for_no_manifest(stores: Stores) -> None:
+    store = filled(stores)
+    reads = TieredReads(lambda: stores.config, store, stores.clock, ArchiveView(memory_objects()))
+    assert not reads.has("Orders", 0)
+    assert await reads.offset_by_time("Orders", 0, 1, Boundary.LOWER) == 0
+    assert await reads.earliest_store_time("Orders", 0) == store.earliest_store_time("Orders", 0) > 0
+    assert await reads.records_of_key("Orders", "k1", 0, 1 << 60, store.first_physical_offset, 1) == []
 
 
 async def test_a_pop_gets_what_is_loaded_and_is_told_when_more_is(stores: Stores) -> None:
