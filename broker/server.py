@@ -394,6 +394,8 @@ class Broker:
         await self.export.stop()
         await term.leave(stays_registered=False)
         await process.client.close()
+        # Else the answer to each held request would bring the next one, to services that have stopped.
+        self._server.hold(drops=True)
         await term.stop_services()
         for service in reversed(process.services):
             service.stop()

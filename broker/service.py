@@ -9,7 +9,9 @@ The broker calls, in this order:
 - `start`, when requests are served; the `periodic` work begins;
 - `take_over`, `activate` and `deactivate`, when this replica begins or ends to serve the group, see `broker.role`;
 - `configured`, when keys were updated;
-- `answer_held` and then `stop`, when no new work may begin; `stop` also after a failed start;
+- `answer_held` of all services of a term and then `stop` of all, when no new work may begin.  The last one to start is
+  the first.  Requests of other peers are served between answers, not between stops.  Only `stop` is called after a
+  failed start, and for services that last as long as the process;
 - `save`, when nothing runs any more, unless the disk has failed.
 """
 

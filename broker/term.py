@@ -116,10 +116,12 @@ class Term:
         await self.parts.core.client.close()
 
     async def stop_services(self) -> None:
-        """Let services answer what they hold and begin no new work, and write the log to the disk."""
+        """Let services answer what they hold, then begin no new work, and write the log to the disk."""
         self.parts.active_services.stop()
         for service in reversed(self.parts.services):
             await in_turns(service.answer_held(), self.parts.core.clock.monotonic)
+        # Without a turn of the loop between: none works while one that it needs has stopped.
+        for service in reversed(self.parts.services):
             service.stop()
         self.flush()
 

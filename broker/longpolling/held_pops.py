@@ -114,7 +114,6 @@ class HeldPops:
         # A wake during `answer` runs in a later turn of the loop, which avoids recursion and starvation.
         self._is_answering = False
         self._wakes: list[tuple[str, str, int]] = []
-        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._table)
@@ -140,7 +139,7 @@ class HeldPops:
 
         Never hold it longer than `poll_time_ms` from now, so that a client whose clock is ahead does not wait forever.
         """
-        if poll_time_ms <= 0 or self._is_closed:
+        if poll_time_ms <= 0 or self._table.is_closed:
             return HoldResult.NOT_HELD
         broker = self._config.broker
         if self._table.is_full(broker.max_pop_polling_size):
@@ -232,14 +231,18 @@ class HeldPops:
 
     def answer_all(self) -> Generator[None, None, None]:
         """Hold no more pops, and answer those that are held with what there is, each in one step."""
-        self._is_closed = True
-        yield from self._table.expire_all()
+        return self._table.expire_all()
 
     def close(self) -> None:
         """Answer all held pops, refuse new ones, and stop the timer."""
         at_once(self.answer_all())
         self._wakes.clear()
         self._table.close()
+        for held in self._groups.values():
+            held.queues.clear()
+        self._groups.clear()
+        self._concerned.clear()
+        self._queue_count = 0
 
     # Inside
 

@@ -101,8 +101,11 @@ class HeldPulls:
         timeout_s: float,
         answer: AnswerPull,
     ) -> bool:
-        """Hold a pull for at most `timeout_s`, then `answer` it; return False if its client has too many held pulls."""
-        if self._table.count(request.channel.id) >= MAX_HELD_PER_CHANNEL:
+        """Hold a pull for at most `timeout_s`, then `answer` it.
+
+        Return False if its client has too many held pulls, or if all are being answered for good.
+        """
+        if self._table.is_closed or self._table.count(request.channel.id) >= MAX_HELD_PER_CHANNEL:
             return False
         deadline = self._clock.monotonic() + timeout_s
         pull = HeldPull(request, request.channel.id, (topic, queue_id), offset, matches, deadline, answer)
@@ -160,12 +163,16 @@ class HeldPulls:
         self._table.expire_soon(self._table.all())
 
     def answer_all(self) -> Generator[None, None, None]:
-        """Answer all held pulls with what there is, each in one step: the broker stops or its role changes."""
+        """Hold no more pulls, and answer those that are held with what there is, each in one step.
+
+        The broker stops, or its role changes.
+        """
         return self._table.expire_all()
 
     def close(self) -> None:
-        """Stop the timer."""
+        """Stop the timer, and forget what is held."""
         self._table.close()
+        self._by_queue.clear()
 
     # Inside
 

@@ -36,8 +36,8 @@ class HeldRequests:
         return len(self._table)
 
     def hold(self, request: Request[Any], seconds: float, answer: Answer) -> bool:
-        """Call `answer` with the request after some seconds; return False if too many are held."""
-        if self._table.is_full(self._max_held):
+        """Call `answer` with the request after some seconds; return False if too many are held, or no more may be."""
+        if self._table.is_closed or self._table.is_full(self._max_held):
             return False
         self._table.add(_HeldRequest(request, request.channel.id, self._clock.monotonic() + seconds, answer))
         return True
@@ -47,7 +47,7 @@ class HeldRequests:
         self._table.expire_soon(self._table.all())
 
     def answer_all(self) -> Generator[None, None, None]:
-        """Answer all requests, each in one step."""
+        """Hold no more requests, and answer all, each in one step."""
         return self._table.expire_all()
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from itertools import chain
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from broker.longpolling.confirm_waits import CallLater, Timer
@@ -19,7 +20,8 @@ class Held(Protocol):
     """Held request.  `request` is None once it is answered or dropped.  The table alone changes `deadline`.
 
     The garbage collector follows none (`gc=False`), because a collection that looked at 60,000 would hold the loop.
-    Each leaves the table in the end, so what refers to it in a circle is freed all the same.
+    Each leaves the table in the end, at the latest when it is closed, so what refers to it in a circle is freed all
+    the same.
     """
 
     request: Request[Any] | None
@@ -53,7 +55,7 @@ class HeldTable(Generic[H]):
         self._is_late_next = False
         self._count = 0
         self.dropped = 0
-        self._is_closed = False
+        self.is_closed = False  # whether no more requests may be held
         self._timer: Timer | None = None
         self._timer_at = 0.0
 
@@ -110,7 +112,8 @@ class HeldTable(Generic[H]):
         self._set_timer()
 
     def expire_all(self) -> Generator[None, None, None]:
-        """Let the requests that are held now expire, each in one step."""
+        """Let the requests that are held now expire, each in one step; from the first one on, no more may be held."""
+        self.is_closed = True
         for held in self.all():
             if held.request is not None:
                 self._expire(held)
@@ -124,11 +127,17 @@ class HeldTable(Generic[H]):
         self.expire_soon(of_channel)
 
     def close(self) -> None:
-        """Stop the timer for good."""
-        self._is_closed = True
+        """Stop the timer for good, and forget what is held, without an answer."""
+        self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        # The same request may be in several of them, and one of a closed connection in `_soon` alone.
+        for held in chain(*self._by_channel.values(), *self._by_tick.values(), self._late, self._soon):
+            held.request = None
+        for kept in (self._by_channel, self._by_tick, self._ticks, self._late, self._soon):
+            kept.clear()
+        self._count = self.dropped = 0
 
     # Inside
 
@@ -151,7 +160,7 @@ class HeldTable(Generic[H]):
 
     def _set_timer(self) -> None:
         """Let the timer run when the next request is due."""
-        if self._is_closed:
+        if self.is_closed:
             return
         if self._late or self._soon:
             at = 0.0

@@ -42,7 +42,6 @@ class QuotaReads:
         # The read that comes again now, when it must be answered, whether it is still to be charged as a request, and
         # how long it has waited last.
         self._again: tuple[Request[Any], float, bool, float] | None = None
-        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._held)
@@ -99,7 +98,7 @@ class QuotaReads:
             self._quotas.exceeded(bucket, request)
         # Of many that wait for one quota, few are admitted, so the others do not come again together each time.
         wait_s = min(max(wait_s, 2 * waited_s), until_s - now_s)
-        if wait_s <= 0 or self._is_closed:
+        if wait_s <= 0:
             return Verdict.EMPTY
 
         def woken(request: Request[Any]) -> None:
@@ -113,12 +112,10 @@ class QuotaReads:
 
     def answer_all(self) -> Generator[None, None, None]:
         """Let no more reads wait, and answer those that do without messages, each in one step."""
-        self._is_closed = True
-        yield from self._held.answer_all()
+        return self._held.answer_all()
 
     def close(self) -> None:
-        """Answer all reads that wait without messages."""
-        self._is_closed = True
+        """Answer all reads that wait without messages, and let no more wait."""
         self._held.close()
 
 

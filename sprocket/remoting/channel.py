@@ -97,7 +97,7 @@ class RemotingChannel(Outgoing):
         self._max_run = _MAX_RUN
         self._long = LongAnswers(self._turn, self._reply_late, self._may_write, lambda: self._is_slow)
         self.partial_bytes = 0  # received bytes of an incomplete frame
-        self._held: list[bytes] | None = None  # what arrived since `hold`
+        self._held: deque[bytes] | None = None  # what arrived since `hold`; keeps nothing if that is dropped
         self._slow = SlowReads(self._loop, self._read_on)
         self._measured, self._failed = 0, False  # responses whose latency was measured; whether a frame was none
 
@@ -206,8 +206,9 @@ class RemotingChannel(Outgoing):
     def _read_on(self) -> None:
         if self._is_waiting and not self._slow and not self._long.is_full:
             self._turn.share(self._go_on, is_slow=self._is_slow)
-        is_held = self._held is not None or self._is_waiting or bool(self._slow)
-        if self._transport is not None and self.stalled_at is None and not self.is_closed and not is_held:
+        keeps = self._held is not None and self._held.maxlen is None
+        may_read = not (keeps or self._is_waiting or self._slow or self.is_closed or self.stalled_at is not None)
+        if may_read and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _count_partial(self, size_bytes: int) -> None:
@@ -226,12 +227,15 @@ class RemotingChannel(Outgoing):
 
     # Another table
 
-    def hold(self) -> None:
-        """Serve nothing until `serve`: what arrives waits.  Requests whose handlers have yet to answer are refused."""
+    def hold(self, *, drops: bool = False) -> None:
+        """Serve nothing until `serve`: what arrives waits, or `drops`.  What handlers have yet to answer is refused."""
         if self._held is None and not self.is_closed:
             self._table.settle()
-            self._held = []
-            if self._transport is not None and not self._transport.is_closing():
+            self._held = deque(maxlen=0 if drops else None)
+            if drops:
+                self._backlog, self._is_waiting = deque(), False
+                self._read_on()  # unread bytes would end the connection with a reset
+            elif self._transport is not None and not self._transport.is_closing():
                 self._transport.pause_reading()
             self._tasks.cancel()
             self._long.end()
@@ -240,18 +244,16 @@ class RemotingChannel(Outgoing):
         """Serve `table` from now on, first what arrived since `hold`."""
         self._table = table
         self.proofs.clear()
-        held, self._held = self._held or [], None
+        held, self._held = self._held or (), None
         # The old table's guard admitted some of these.
         backlog: list[Frame] = [(frame[0], frame[1], frame[2]) for frame in self._backlog]
-        self._backlog.clear()
-        self._is_waiting = False
+        self._backlog, self._is_waiting = deque(), False
         if backlog:
             self._handle(backlog)
         for data in held:
             if not self.is_closed:
                 self.data_received(data)
-        if self._transport is not None and not self._transport.is_closing():
-            self._read_on()
+        self._read_on()
 
     # Requests of the peer
 
@@ -508,12 +510,8 @@ class RemotingChannel(Outgoing):
         if isinstance(response, Refusal):
             # The one place that every refused request passes, except those that `shed` refuses by the hundred.
             self._table.refusals.count(response.reason, request.code)
-        if request.wants_answer:
-            self.answer(request, *self._encoded(request, response), code=response.code)
-        else:
-            request.is_answered = 1
-            if self._table.latency is not None:
-                self._note_latency(request, 1, response.code)
+        frame = self._encoded(request, response) if request.wants_answer else ()
+        self.answer(request, *frame, code=response.code)
 
     def _encoded(self, request: Request[Any], response: Response) -> list[Buffer]:
         try:

@@ -67,7 +67,8 @@ class RemotingServer:
         )
         self.channels: dict[int, RemotingChannel] = {}
         self.on_close: list[Callable[[RemotingChannel], None]] = []
-        self._is_held = False
+        # Whether connections are held, and then whether they drop what arrives.
+        self._is_held = self._drops = False
 
     @property
     def port(self) -> int:
@@ -136,13 +137,16 @@ class RemotingServer:
         self._others.append(server)
         return ""
 
-    def hold(self) -> None:
-        """Serve no request until `serve`; connections stay open, and requests that arrive wait."""
-        self._is_held = True
+    def hold(self, *, drops: bool = False) -> None:
+        """Serve no request until `serve`; connections stay open, and requests that arrive wait.
+
+        With `drops` they get no answer, because the server stops.  Answers to earlier requests are still sent.
+        """
+        self._is_held, self._drops = True, drops
         # Also what a connection sent that is closed by now.
         self._table.settle()
         for channel in list(self.channels.values()):
-            channel.hold()
+            channel.hold(drops=drops)
 
     def serve(self, table: RouteTable) -> None:
         """Serve `table` from now on, on all connections."""
@@ -200,7 +204,7 @@ class RemotingServer:
     def _opened(self, channel: RemotingChannel) -> None:
         self.channels[channel.id] = channel
         if self._is_held:
-            channel.hold()
+            channel.hold(drops=self._drops)
 
     def _closed(self, channel: RemotingChannel) -> None:
         self.channels.pop(channel.id, None)

@@ -106,6 +106,34 @@ async def test_a_connection_that_ends_meanwhile_is_forgotten() -> None:
                 await asyncio.sleep(0.01)
 
 
+async def test_what_arrives_before_the_stop_is_dropped_and_earlier_requests_are_answered() -> None:
+    """Connections end in order: with unread bytes the system would end them with a reset, and lose responses."""
+    echo = Echo()
+    async with serving(echo) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        hold, again = encode_request(RequestCode.PULL_MESSAGE, 1), encode_request(RequestCode.HEART_BEAT, 2)
+        writer.write(hold)
+        async with asyncio.timeout(30):
+            while not echo.held:
+                await asyncio.sleep(0.01)
+        server.hold(drops=True)
+        # One that was opened meanwhile, too.
+        newcomer, other = await asyncio.open_connection("127.0.0.1", server.port)
+        (channel,) = server.channels.values()
+        before = channel.read_at
+        writer.write(again * 100)
+        other.write(again * 100)
+        async with asyncio.timeout(30):
+            while channel.read_at == before or len(server.channels) < 2:
+                await asyncio.sleep(0.01)
+        echo.held[0].channel.reply(echo.held[0], Response(body=bytes(1024 * 1024)))
+        assert await read_opaque(reader) == 1
+        await server.stop()
+        assert await reader.read() == await newcomer.read() == b""
+        writer.close()
+        other.close()
+
+
 async def test_a_kept_port_changes_hands() -> None:
     class Says(asyncio.Protocol):
         def __init__(self, text: bytes) -> None:

@@ -1,5 +1,6 @@
 """Held pops: which message wakes which pop, in which order, and when."""
 
+import gc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -405,3 +406,17 @@ def test_everything_is_woken_at_once_when_the_broker_stops() -> None:
     assert rig.may_hold == [False] * 3
     assert len(rig.pops) == 0
     assert rig.timers.pending == []
+
+
+def test_a_pop_whose_connection_closes_at_the_end_keeps_nothing_alive() -> None:
+    rig = Rig()
+    request: Request[Any] = Request(code=200050)
+    request.channel = SimpleNamespace(id=1, routes=rig)  # a connection knows what serves it
+    matches = Sevens()
+    alive = weakref.WeakSet[object]([rig, matches])
+    assert rig.pops.hold(request, "T", GROUP, -1, matches, 15_000, 0) is HELD
+    rig.pops.drop_channel(1)
+    rig.pops.close()
+    del rig, request, matches
+    gc.collect()
+    assert not alive

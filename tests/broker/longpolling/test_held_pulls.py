@@ -273,3 +273,24 @@ def test_all_are_answered_in_steps() -> None:
     assert held.answered == [0, 1, 2]
     held.pulls.close()
     assert held.timers.pending == []
+
+
+def test_from_the_first_answer_of_the_end_on_no_pull_is_held() -> None:
+    held = Held()
+    held.hold(1)
+    held.answer_with = lambda request: held.answered.append(held.hold(request.opaque + 10))
+    assert [*held.pulls.answer_all()] == [None]
+    held.pulls.close()
+    assert not held.hold(2)
+    assert held.answered == [False] and len(held.pulls) == 0
+
+
+def test_a_pull_whose_connection_closes_at_the_end_keeps_nothing_alive() -> None:
+    held = Held()
+    processor = weakref.ref(held)
+    held.hold(1)
+    held.pulls.drop_channel(1)
+    held.pulls.close()
+    del held
+    gc.collect()
+    assert processor() is None
