@@ -30,7 +30,7 @@ async def ask_each(
             if len(asked) == 1:
                 raise
             text = failure_text(error) if isinstance(error, SprocketError) else error.message
-            click.echo(f"{address}: {text}", err=True)
+            click.echo(text if address in text else f"{address}: {text}", err=True)
             continue
         if done is not None:
             click.echo(done(address))

@@ -32,4 +32,7 @@ class LazyGroup(click.Group):
         if variable:
             command: click.Command = found[variable]
             return command
-        return next(each for each in found.values() if isinstance(each, click.Command) and each.name == cmd_name)
+        for each in found.values():
+            if isinstance(each, click.Command) and each.name == cmd_name:
+                return each
+        raise LookupError(f"{place} has no command {cmd_name}")

@@ -52,13 +52,19 @@ def target_options(
     Both together are wrong usage; neither is wrong usage if `is_required`.
     """
 
+    def checked(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        # The second of them knows both.
+        for name in {"broker", "cluster"} & ctx.params.keys():
+            given = (value, ctx.params[name]).count(None)
+            if given == 0 or (is_required and given == 2):
+                raise click.UsageError(f"give {'exactly' if is_required else 'at most'} one of -b and -c", ctx)
+        return value
+
     def add(command: F) -> F:
-        @click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, help=broker_help)
-        @click.option("-c", cluster_flag, "cluster", help=cluster_help)
+        @click.option("-b", "--brokerAddr", "broker", type=SERVER_ADDRESS, callback=checked, help=broker_help)
+        @click.option("-c", cluster_flag, "cluster", callback=checked, help=cluster_help)
         @wraps(command)
         def with_target(*args: Any, broker: str | None, cluster: str | None, **given: Any) -> Any:
-            if is_required and (broker is None) == (cluster is None):
-                raise click.UsageError("give exactly one of -b and -c")
             return command(*args, target=Target(broker, None if cluster is None else cluster.strip()), **given)
 
         return cast(F, with_target)

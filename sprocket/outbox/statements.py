@@ -90,10 +90,10 @@ UPDATE {TABLE} SET available_ms = $3, attempts = $4, error = $5 WHERE id = $1 AN
 STATUS: Final = f"""
 SELECT count(*), min(created_ms), count(CASE WHEN available_ms = {FAILED_MS} THEN 1 END) FROM {TABLE}
 """
-# Rows that could not be sent; those that were given up come first.
-TROUBLED: Final = f"""
-SELECT {", ".join(OutboxRow._fields)} FROM {TABLE} WHERE error <> '' ORDER BY available_ms DESC, id LIMIT $1
-"""
+# Rows that were given up, and those that are tried again.
+_REFUSED: Final = f"SELECT {', '.join(OutboxRow._fields)} FROM {TABLE} WHERE error <> '' AND available_ms"
+FAILED: Final = f"{_REFUSED} = {FAILED_MS} ORDER BY id LIMIT $1"
+WAITING: Final = f"{_REFUSED} <> {FAILED_MS} ORDER BY id LIMIT $1"
 FAILED_ROW: Final = f"SELECT id FROM {TABLE} WHERE id = $1 AND available_ms = {FAILED_MS}"
 RETRY: Final = f"UPDATE {TABLE} SET available_ms = 0, attempts = 0 WHERE id = $1 AND available_ms = {FAILED_MS}"
 DISCARD: Final = f"DELETE FROM {TABLE} WHERE id = $1 AND available_ms = {FAILED_MS}"

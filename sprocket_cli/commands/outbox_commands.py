@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sprocket.outbox.database import Database
 
 T = TypeVar("T")
+# Rows of each state.
+_MAX_SHOWN: Final = 100
 
 database_option = click.option(
     "--database", "url", envvar="SPROCKET_OUTBOX_DATABASE", show_envvar=True, required=True, metavar="URL",
@@ -87,17 +89,18 @@ def run_relay(
 @database_option
 @json_option
 def status(url: str, as_json: bool) -> None:
-    """Show how many messages wait, for how long, and why some could not be sent."""
+    """Show how many messages wait, for how long, and why the oldest that could not be sent were refused."""
     from sprocket.common.clock import SystemClock
     from sprocket.outbox.relay import status_of
-    from sprocket.outbox.row import FAILED_MS, OutboxRow
-    from sprocket.outbox.statements import TROUBLED
+    from sprocket.outbox.row import OutboxRow
+    from sprocket.outbox.statements import FAILED, WAITING
 
     async def look(database: "Database") -> None:
         found = await status_of(database, SystemClock().wall_ms())
-        rows = [OutboxRow(*values) for values in await database.fetch(TROUBLED, 100)]
-        states = {"failed": [row for row in rows if row.available_ms == FAILED_MS]}
-        states["waiting"] = rows[len(states["failed"]) :]
+        states = {
+            state: [OutboxRow(*values) for values in await database.fetch(query, _MAX_SHOWN)]
+            for state, query in (("failed", FAILED), ("waiting", WAITING))
+        }
         if as_json:
             listed = {
                 f"{state}Rows": [

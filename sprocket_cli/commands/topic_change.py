@@ -12,6 +12,7 @@ from sprocket.client.admin.admin_client import AdminClient
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.stats import TopicOffset
 from sprocket.remoting.bodies.topic import TopicConfig
+from sprocket_cli.ask_each import ask_each
 from sprocket_cli.client_session import CommandFailed
 from sprocket_cli.commands.masters import master_addresses
 
@@ -82,13 +83,16 @@ def refuse_shrinking(lost: Sequence[str], masters: Sequence[Master], topic: str,
 
 
 async def set_queues(admin: AdminClient, masters: Sequence[Master], topic: str, queues: int) -> None:
-    """Create the topic, or change its number of queues and nothing else."""
-    for each in masters:
-        config = TopicConfig(topic)
-        if each.topic is not None:
-            # A request lists the attributes to change: none.
-            config = replace(each.topic, attributes={})
-        await admin.create_topic(each.address, replace(config, read_queue_nums=queues, write_queue_nums=queues))
+    """Create the topic, or change its number of queues and nothing else.  Raises CommandFailed if a master failed."""
+    found = {each.address: each.topic for each in masters}
+
+    async def set_at(address: str) -> None:
+        present = found[address]
+        # A request lists the attributes to change: none.
+        config = TopicConfig(topic) if present is None else replace(present, attributes={})
+        await admin.create_topic(address, replace(config, read_queue_nums=queues, write_queue_nums=queues))
+
+    await ask_each(found, set_at)
 
 
 def count_text(count: int, noun: str) -> str:

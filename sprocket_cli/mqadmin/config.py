@@ -1,6 +1,6 @@
 """`mqadmin` about the configurations of brokers and name servers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import click
 
@@ -60,12 +60,16 @@ def config_lines(tables: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
             yield f"{key:<50}=  {value}"
 
 
+def show_configs(found: Mapping[str, Mapping[str, str]], as_json: bool) -> None:
+    """Print configurations by address."""
+    print_found(found, config_lines(found), as_json=as_json)
+
+
 @admin_command("getNamesrvConfig")
 @json_option
 async def namesrv_config(admin: AdminClient, as_json: bool) -> None:
     """Show the configuration of each name server."""
-    found = await admin.name_server_configs()
-    print_found(found, config_lines(found), as_json=as_json)
+    await ask_each(admin.name_servers, admin.name_server_config, show=lambda found: show_configs(found, as_json))
 
 
 @admin_command("updateNamesrvConfig")
@@ -73,9 +77,19 @@ async def namesrv_config(admin: AdminClient, as_json: bool) -> None:
 @value_option
 async def update_namesrv_config(admin: AdminClient, key: str, value: str) -> None:
     """Change a key of all name servers' configurations while they run."""
-    notes = await admin.update_name_server_configs({key: value})
-    click.echo(f"update name server config success![{', '.join(admin.name_servers)}]")
+
+    def show(notes: Mapping[str, str | None]) -> None:
+        show_change("name server", notes, key, value)
+        for address, note in notes.items():
+            if note:
+                click.echo(f"{address}: {note}", err=True)
+
+    await ask_each(
+        admin.name_servers, lambda address: admin.update_name_server_config(address, {key: value}), show=show
+    )
+
+
+def show_change(servers: str, changed: Iterable[str], key: str, value: str) -> None:
+    """Print RocketMQ's lines about a change of a configuration at the addresses `changed`."""
+    click.echo(f"update {servers} config success![{', '.join(changed)}]")
     click.echo(f"{key} : {value}")
-    for address, note in notes.items():
-        if note:
-            click.echo(f"{address}: {note}", err=True)

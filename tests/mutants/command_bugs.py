@@ -16,8 +16,8 @@ COMMAND_MUTANTS: Final = (
     Mutant(
         "topic loses its attributes with an update",
         "sprocket_cli/commands/topic_change.py",
-        "        if each.topic is not None:\n",
-        "        if False:\n",
+        "TopicConfig(topic) if present is None else",
+        "TopicConfig(topic) if True else",
         "a change of the number of queues takes permissions back to the default",
         ("tests/sprocket_cli/test_topic_commands.py",),
     ),

@@ -23,7 +23,7 @@ from sprocket.outbox import sqlalchemy as outbox
 from sprocket.outbox import sqlite as with_sqlite
 from sprocket.outbox.database import DatabaseUnusable, SqliteDatabase, open_database
 from sprocket.outbox.relay import Relay, RelaySettings, status_of
-from sprocket.outbox.row import OutboxRow
+from sprocket.outbox.row import FAILED_MS, OutboxRow
 from sprocket.testing import Broker
 from tests.client.deduplication.databases import Postgres
 from tests.clock import ManualClock
@@ -258,6 +258,18 @@ async def test_a_refused_row_waits_longer_each_time_until_it_has_failed(
             clock.advance(0.001)
         assert await relay.turn() == 1
     assert "  -  failed, refused 3 times: " in asked(sqlite_url, "status")
+
+
+async def test_many_failed_rows_hide_none_that_wait(sqlite_url: str) -> None:
+    await create(sqlite_url)
+    for _ in range(103):
+        add(sqlite_url, Message("Absent", b"-"))
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("UPDATE sprocket_outbox SET error = 'refused', available_ms = ?", (FAILED_MS,))
+        database.execute("UPDATE sprocket_outbox SET available_ms = 1 WHERE id > 101")
+    shown = json.loads(asked(sqlite_url, "status", "--json"))
+    assert (len(shown["failedRows"]), [row["id"] for row in shown["waitingRows"]]) == (100, [102, 103])
+    assert (shown["lagMessages"], shown["failed"]) == (103, 101)
 
 
 async def test_rows_that_wait_say_why_in_one_line_of_the_log(

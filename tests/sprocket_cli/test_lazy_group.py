@@ -22,6 +22,12 @@ def test_each_command_is_where_the_group_says(group: click.Group) -> None:
         assert command is not None and command.name in (name, "main"), name
 
 
+def test_a_command_that_is_not_there_is_named_with_its_module() -> None:
+    group = LazyGroup(places={"lost": "sprocket_cli.main"})
+    with pytest.raises(LookupError, match=r"^sprocket_cli\.main has no command lost$"):
+        group.get_command(click.Context(group), "lost")
+
+
 def test_help_lists_commands_of_both_kinds() -> None:
     shown = CliRunner().invoke(main, ["--help"]).output
     assert "completion" in shown and "standalone" in shown

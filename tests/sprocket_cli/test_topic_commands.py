@@ -9,6 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.remoting.bodies.topic import TopicConfig
 from sprocket_cli import exit_codes
 from sprocket_cli.main import main
 from sprocket_cli.mqadmin.main import main as mqadmin_main
@@ -118,3 +120,26 @@ def test_list_shows_topics_of_applications(cluster: Cluster, topic: str) -> None
     assert {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "DefaultCluster_REPLY_TOPIC"} <= hidden
     # Tests that share the cluster have topics, too.
     assert not [name for name in shown if name.startswith(("%", "rmq_sys_", "RMQ_SYS_", "SCHEDULE_"))], shown
+
+
+def test_a_topic_is_made_at_the_masters_after_one_that_fails(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead, live, made = "127.0.0.1:1", f"127.0.0.1:{cluster.broker.port}", []
+
+    async def masters(_: AdminClient, cluster_name: str, *, masters_only: bool) -> list[str]:
+        return [dead, live]
+
+    async def absent(_: AdminClient, broker: str, topic: str) -> None:
+        return None
+
+    async def create(_: AdminClient, broker: str, config: TopicConfig) -> None:
+        if broker == dead:
+            raise AdminError("no disk")
+        made.append((broker, config.write_queue_nums))
+
+    monkeypatch.setattr(AdminClient, "broker_addresses", masters)
+    monkeypatch.setattr(AdminClient, "topic_config", absent)
+    monkeypatch.setattr(AdminClient, "create_topic", create)
+    ended = sprocket(cluster, "topic", "create", "HalfMade", "--queues", "3")
+    assert (ended.returncode, ended.stdout) == (exit_codes.FAILURE, "")
+    assert ended.stderr == f"{dead}: no disk\nError: 1 of 2 servers failed, see above\n"
+    assert made == [(live, 3)]

@@ -50,7 +50,7 @@ from sprocket.remoting.headers.offset import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
-from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, dlq_topic, retry_topic
+from sprocket.remoting.message.topic_names import AUTO_CREATE_TOPIC, RETRY_PREFIX, retry_topic
 from sprocket.static_topic.item_checks import MappingError
 from sprocket.static_topic.stats import logical_extents, logical_progress
 
@@ -163,11 +163,6 @@ class AdminClient(ServerRequests, TableRequests, OwnRequests, AuthRequests):
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         await self.tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
         await self.delete_kv_config(ORDER_TOPIC_NAMESPACE, topic)
-
-    async def delete_group_topics(self, group: str, cluster: str) -> None:
-        """Delete the retry and the dead-letter topic of a group from a cluster."""
-        for topic in (retry_topic(group), dlq_topic(group)):
-            await self.delete_topic(topic, cluster)
 
     async def set_order_conf(self, topic: str, broker_queues: Mapping[str, int], *, whole: bool) -> str:
         """Set the number of queues of an ordered topic on each broker.  Without `whole` other entries are kept.

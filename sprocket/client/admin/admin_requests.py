@@ -161,9 +161,9 @@ class AdminRequests(Openable):
                 await pause(_LEASE_PAUSE_S)
                 response = await self._remoting.invoke(address, code, header, body, timeout_s=left_s)
         except ConnectionRefused as error:
-            raise NothingListens(f"{code.name} to {address}: {error}{refused}") from None
+            raise NothingListens(_unanswered(code, address, f"{error}{refused}")) from None
         except (ConnectFailed, ConnectionLost, RemotingTimeout) as error:
-            raise AdminError(f"{code.name} to {address}: {error}{refused}") from None
+            raise AdminError(_unanswered(code, address, f"{error}{refused}")) from None
         if response.code != ResponseCode.SUCCESS:
             remark = f"{code.name} to {address}: CODE: {response.code}  DESC: {response.remark}"
             if is_access_refusal(response.code, response.remark):
@@ -183,6 +183,11 @@ class AdminRequests(Openable):
     ) -> H:
         """Return the header of the response of the server at `address`, as `kind`."""
         return header_of(await self.ask(address, code, header, body), kind, AdminError)
+
+
+def _unanswered(code: RequestCode, address: str, reason: str) -> str:
+    """Return that a request has no answer, with the address once."""
+    return f"{code.name}: {reason}" if address in reason else f"{code.name} to {address}: {reason}"
 
 
 def decoded(response: ReceivedResponse, kind: type[T]) -> T:

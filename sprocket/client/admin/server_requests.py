@@ -52,27 +52,22 @@ class ServerRequests(AdminRequests):
 
         Raises ConfigRefused, and IllegalArgument without a change.
         """
+        return await self._update_config(broker, RequestCode.UPDATE_BROKER_CONFIG, changes)
+
+    async def name_server_config(self, name_server: str) -> dict[str, str]:
+        """Return every key and value of a name server's configuration."""
+        return _properties(await self.ask(name_server, RequestCode.GET_NAMESRV_CONFIG), name_server)
+
+    async def update_name_server_config(self, name_server: str, changes: Mapping[str, str]) -> str | None:
+        """Change keys of a name server, all or none.  Return its note.  Raises as `update_broker_config`."""
+        return await self._update_config(name_server, RequestCode.UPDATE_NAMESRV_CONFIG, changes)
+
+    async def _update_config(self, address: str, code: RequestCode, changes: Mapping[str, str]) -> str | None:
         body = _rendered(changes)
         try:
-            return (await self.ask(broker, RequestCode.UPDATE_BROKER_CONFIG, None, body)).remark
+            return (await self.ask(address, code, None, body)).remark
         except AdminError as error:
             raise _of_config(error, changes) from None
-
-    async def name_server_configs(self) -> dict[str, dict[str, str]]:
-        """Return every key and value of each name server's configuration, by address."""
-        outcomes = await self.ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
-        return {address: _properties(_response(outcome), address) for address, outcome in outcomes.items()}
-
-    async def update_name_server_configs(self, changes: Mapping[str, str]) -> dict[str, str | None]:
-        """Change keys of all name servers, at each all or none.  Return their notes, by address.
-
-        Raises ConfigRefused, and IllegalArgument without a change.
-        """
-        outcomes = await self.ask_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, None, _rendered(changes))
-        for outcome in outcomes.values():
-            if isinstance(outcome, AdminError):
-                raise _of_config(outcome, changes)
-        return {address: _response(outcome).remark for address, outcome in outcomes.items()}
 
     # Write permissions
 
@@ -159,12 +154,6 @@ def _of_config(error: AdminError, changes: Mapping[str, str]) -> AdminError:
         error.code == ResponseCode.NO_PERMISSION and ("black list" in said or any(key in said for key in changes))
     )
     return ConfigRefused(said, error.code, error.fields, error.remark) if is_about_change else error
-
-
-def _response(outcome: ReceivedResponse | AdminError) -> ReceivedResponse:
-    if isinstance(outcome, AdminError):
-        raise outcome
-    return outcome
 
 
 def _properties(response: ReceivedResponse, address: str) -> dict[str, str]:

@@ -107,14 +107,11 @@ async def delete_group(admin: AdminClient, target: Target, group: str, with_offs
 
     async def delete(address: str) -> None:
         await admin.delete_group(address, group, with_offsets=with_offsets)
+        click.echo(f"delete subscription group [{group}] from broker [{address}]{place} success.")
         for topic in topics:
             await admin.delete_topic_at(address, topic)
 
-    await ask_each(
-        await target.addresses(admin),
-        delete,
-        done=lambda address: f"delete subscription group [{group}] from broker [{address}]{place} success.",
-    )
+    await ask_each(await target.addresses(admin), delete)
     for topic in topics:
         await admin.delete_route(topic, target.cluster or "")
 

@@ -69,7 +69,7 @@ async def test_a_refused_change_changes_nothing(admin: AdminClient, broker: Brok
         await admin.update_broker_config(broker.address, changes)
     assert not isinstance(refused.value, PermissionDenied)
     with pytest.raises(ConfigRefused, match="noSuchKey"):
-        await admin.update_name_server_configs({"noSuchKey": "1"})
+        await admin.update_name_server_config(broker.namesrv, {"noSuchKey": "1"})
     assert await admin.broker_config(broker.address) == before
 
 
@@ -77,17 +77,17 @@ async def test_a_refused_change_changes_nothing(admin: AdminClient, broker: Brok
 async def test_changes_that_cannot_be_sent(admin: AdminClient, broker: Broker, changes: object) -> None:
     for asked in (
         admin.update_broker_config(broker.address, changes),  # type: ignore[arg-type]
-        admin.update_name_server_configs(changes),  # type: ignore[arg-type]
+        admin.update_name_server_config(broker.namesrv, changes),  # type: ignore[arg-type]
     ):
         with pytest.raises(IllegalArgument, match="pass "):
             await asked
 
 
-async def test_name_server_configs(admin: AdminClient, broker: Broker) -> None:
+async def test_name_server_config(admin: AdminClient, broker: Broker) -> None:
     key = "returnOrderTopicConfigToBroker"
-    assert (await admin.name_server_configs())[broker.namesrv][key] == "true"
-    assert list(await admin.update_name_server_configs({key: "false"})) == [broker.namesrv]
-    assert (await admin.name_server_configs())[broker.namesrv][key] == "false"
+    assert (await admin.name_server_config(broker.namesrv))[key] == "true"
+    await admin.update_name_server_config(broker.namesrv, {key: "false"})
+    assert (await admin.name_server_config(broker.namesrv))[key] == "false"
 
 
 # Groups
@@ -105,7 +105,8 @@ async def test_a_group_from_first_to_last(admin: AdminClient, broker: Broker) ->
     for topic in (retry_topic(group), dlq_topic(group)):
         await admin.create_topic(broker.address, TopicConfig(topic, 1, 1))
     await admin.delete_group(broker.address, group, with_offsets=True)
-    await admin.delete_group_topics(group, cluster)
+    for topic in (retry_topic(group), dlq_topic(group)):
+        await admin.delete_topic(topic, cluster)
     assert await admin.group_config(broker.address, group) is None
     assert group not in (await admin.consumer_groups(broker.address)).subscription_group_table
     assert await admin.topic_config(broker.address, dlq_topic(group)) is None
