@@ -6,8 +6,7 @@ A broker to which nobody sends idempotent messages reads nothing and remembers n
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Generator
 from typing import Final
 
 from broker.config.live_config import LiveConfig
@@ -15,17 +14,23 @@ from broker.idempotence.id_window import FirstSend, IdWindow
 from broker.idempotence.log_ids import ids_in
 from broker.longpolling.confirm_waits import CallLater, Timer
 from broker.service import Service
+from broker.turns import run_in_turns
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy, StoreError
 from sprocket.common.figures import Declared, Figure
+from sprocket.common.logs.peer_lines import peer_lines
+from sprocket.common.next_turn import at_once
 from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
 # Sends that wait until the window is rebuilt; further ones are refused, and their clients retry.
 MAX_HELD: Final = 1024
-# Of these, those that go on in one turn of the loop: each is an append of its own, some 100 us.
-_RELEASED_AT_ONCE: Final = 16
+# Time of the loop in one turn for those that go on: each is an append of its own, some 100 us.
+_SLICE_S: Final = 0.002
+# Of those that the log's failure refuses, so many are refused in one turn: each is a response, some 15 us.
+_REFUSED_AT_ONCE: Final = 64
+_STOPS: Final = "the broker stops; send the message again"
 # Called once: with None when the window is complete, or with the error that prevents it.
 Ready = Callable[[StoreError | None], None]
 
@@ -44,6 +49,7 @@ class KnownIds(Service):
         self._window = self._new_window()
         self._is_complete = False
         self._held: deque[Ready] = deque()
+        self._refused: deque[tuple[Ready, StoreError]] = deque()  # those of a read that failed
         self._is_reading = False  # or sends that waited for that have yet to go on
         self._is_releasing = False  # whether one of them goes on now
         self._timer: Timer | None = None
@@ -69,14 +75,18 @@ class KnownIds(Service):
         )
 
     def hold(self, ready: Ready) -> None:
-        """Call `ready` when the window is complete.  Raises StoreBusy if too many sends wait for that."""
+        """Call `ready` when the window is complete, in the order of the calls.  Raises StoreBusy if too many wait."""
         if self._is_stopped:
-            raise StoreError("the broker stops; send the message again")
-        if len(self._held) >= MAX_HELD:
+            raise StoreError(_STOPS)
+        if len(self._held) + len(self._refused) >= MAX_HELD:
             raise StoreBusy("the broker still reads the ids of idempotent messages from its log; send it again later")
         self._held.append(ready)
         if not self._is_reading:
             self._begin()
+        elif self._is_complete and self._is_current():
+            # Each one that comes lets two go on, so fewer wait after each, however many come.
+            self._go_on()
+            self._go_on()
 
     # The window
 
@@ -110,8 +120,12 @@ class KnownIds(Service):
         self._is_reading = True
         self._began_s = self._clock.monotonic()
         self._end_offset = self._log.wrote_offset
-        self._next_offset = self._log.segment_before(self._clock.wall_ms() - self._window.window_ms)
-        logger.info("event=ids_reading from=%d to=%d", self._next_offset, self._end_offset)
+        try:
+            self._next_offset = self._log.segment_before(self._clock.wall_ms() - self._window.window_ms)
+        except StoreError as error:
+            self._fail(error)
+            return
+        peer_lines.info(logger, "", "event=ids_reading from=%d to=%d", self._next_offset, self._end_offset)
         self._timer = self._call_later(0.0, self._step)
 
     def _step(self) -> None:
@@ -124,7 +138,7 @@ class KnownIds(Service):
             if self._next_offset < self._end_offset:
                 self._read()
         except StoreError as error:
-            self._release(error)
+            self._fail(error)
             return
         if self._next_offset < self._end_offset:
             self._timer = self._call_later(0.0, self._step)
@@ -132,7 +146,7 @@ class KnownIds(Service):
         self._is_complete = True
         took_ms = round((self._clock.monotonic() - self._began_s) * 1000)
         logger.info("event=ids_read ids=%d to=%d ms=%d", len(self._window), self._end_offset, took_ms)
-        self._release(None)
+        self._release()
 
     def _read(self) -> None:
         batch, self._next_offset = self._log.records_from(self._next_offset)
@@ -143,19 +157,44 @@ class KnownIds(Service):
             if self._window.find(topic, id_, send.stored_ms) is None:
                 self._window.add(topic, id_, send)
 
-    def _release(self, error: StoreError | None) -> None:
-        """Let some of the sends that wait go on, and the others in the next turns of the loop."""
+    # Sends that waited
+
+    def _release(self) -> None:
+        """Let sends that wait go on for a slice of time, at least one, and the others in the next turns of the loop."""
         self._timer = None
-        if error is None and not self._is_current():
+        if not self._is_current():
             self._begin()
             return
-        self._is_releasing = True
-        for _ in range(min(_RELEASED_AT_ONCE, len(self._held))):
-            self._held.popleft()(error)
-        self._is_releasing = False
+        ends_at = self._clock.monotonic() + _SLICE_S
+        self._go_on()
+        while self._held and self._clock.monotonic() < ends_at:
+            self._go_on()
         self._is_reading = bool(self._held)
         if self._held:
-            self._timer = self._call_later(0.0, partial(self._release, error))
+            self._timer = self._call_later(0.0, self._release)
+
+    def _go_on(self) -> None:
+        """Let the send that waits longest go on, if any waits."""
+        if self._held:
+            self._is_releasing = True
+            _call(self._held.popleft(), None)
+            self._is_releasing = False
+
+    def _fail(self, error: StoreError) -> None:
+        """Refuse all sends that wait, some in each turn of the loop.  The next one reads the log again."""
+        peer_lines.warning(logger, "", "event=ids_not_read error=%r", str(error))
+        self._is_reading = False
+        is_refusing = bool(self._refused)
+        self._refused.extend((ready, error) for ready in self._held)
+        self._held.clear()
+        if not is_refusing:
+            run_in_turns(self._refusals(), _REFUSED_AT_ONCE, self._call_later)
+
+    def _refusals(self) -> Generator[None, None, None]:
+        """Refuse one send in each step."""
+        while self._refused:
+            _call(*self._refused.popleft())
+            yield
 
     # Service
 
@@ -176,11 +215,23 @@ class KnownIds(Service):
             ),
         ]  # fmt: skip
 
-    def stop(self) -> None:
-        """Stop reading the log; refuse the sends that wait for it."""
+    def answer_held(self) -> Generator[None, None, None]:
+        """Stop reading the log; refuse the sends that wait for it, each in one step."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._held:
-            self._held.popleft()(StoreError("the broker stops; send the message again"))
+        self._refused.extend((ready, StoreError(_STOPS)) for ready in self._held)
+        self._held.clear()
+        yield from self._refusals()
+
+    def stop(self) -> None:
+        """Refuse what `answer_held` has left: nothing, unless the broker's start failed."""
+        at_once(self.answer_held())
+
+
+def _call(ready: Ready, error: StoreError | None) -> None:
+    try:
+        ready(error)
+    except Exception:  # a bug, for which the others do not wait for ever
+        peer_lines.error(logger, "", "event=held_send_failed", exc_info=True)

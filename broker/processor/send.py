@@ -87,20 +87,31 @@ class SendProcessor:
         )
         return [*(replace(route, frames=frames.handler(int(route.code))) for route in routes[:2]), *routes[2:]]
 
-    def send(self, run: list[Request[Any]]) -> None:
-        """Store and respond to sends of one read, all of one channel.  Takes those off `run` that must wait."""
+    def send(self, run: list[Request[Any]], *, is_charged: bool = False) -> None:
+        """Store and respond to sends of one read, all of one channel.  Takes those off `run` that must wait.
+
+        Those that are charged already are charged no more.
+        """
         if not self._waits.may_acknowledge:
             self._refuse(run, NoLease())
             return
-        self._store_and_answer(run)
+        self._store_and_answer(run, is_charged)
 
-    def _store_and_answer(self, run: list[Request[Any]]) -> None:
+    def _send_held(self, request: Request[Any]) -> None:
+        """Serve a send that waited for the window of ids, from its beginning; it was charged before."""
+        try:
+            self.send([request], is_charged=True)
+        except Exception as error:
+            if not request.is_answered:
+                self._refuse([request], error)
+
+    def _store_and_answer(self, run: list[Request[Any]], is_charged: bool) -> None:
         channel: Channel = run[0].channel
         peer, born_host = channel.peer, host_bytes(*channel.peer)
         messages: list[PendingMessage] = []
         sent: list[Sent] = []
         suffix, admit = self.planner.form().suffix, self.planner.admit
-        callers, is_shared = self.planner.callers(run[0].channel), len(run) > 1
+        callers, is_shared = None if is_charged else self.planner.callers(run[0].channel), len(run) > 1
         may_differ, may_enter_light = self._marks(run)
         # Queues of messages so far, and those that begin.
         queues: set[tuple[str, int]] = set()
@@ -122,7 +133,7 @@ class SendProcessor:
                     messages, sent = self._append_first(channel, messages, sent)
                     self._send_batch(request, plan, born_host, callers, new)
                     continue
-                if plan.buckets or callers:
+                if callers is not None and (plan.buckets or callers):
                     self.planner.spend(plan, callers, request)
                 if plan.needs_key:
                     require_key((text or "").encode("utf-8", "replace"))
@@ -266,13 +277,17 @@ class SendProcessor:
         self._waits.wait(physical_offset + size, answer, prepare)
 
     def _send_batch(
-        self, request: Request[Any], plan: SendPlan, born_host: bytes, callers: Buckets, new: set[tuple[str, int]]
-    ) -> None:
-        """Store the messages of one batch request, all or none; add the queues that they begin to `new`."""
+        self, request: Request[Any], plan: SendPlan, born_host: bytes, callers: Buckets | None,
+        new: set[tuple[str, int]],
+    ) -> None:  # fmt: skip
+        """Store the messages of one batch request, all or none; add the queues that they begin to `new`.
+
+        `callers` are None if it was charged before.
+        """
         frames = self._frames
         batch = self._intake.batch(request, plan, born_host, None if frames is None else frames.batch)
         messages, records, key, queue_id = batch.messages, batch.records, batch.unique_key, plan.reported_queue_id
-        if plan.buckets or callers:
+        if callers is not None and (plan.buckets or callers):
             self.planner.spend(plan, callers, request, batch.message_count)
         expects_offset = EXPECTED_OFFSET in (request.header.properties or "")
         if batch.have_ids and self._idempotent.takes_any(messages, plan):
@@ -330,7 +345,7 @@ class SendProcessor:
     ) -> None:
         """Store messages with an id, unless the broker already has them."""
         refuse = partial(self._refuse, [request])
-        if self._idempotent.held(partial(self.send, [request]), refuse):
+        if self._idempotent.held(partial(self._send_held, request), refuse):
             return
         try:
             self._idempotent.send(request, topic, messages, self._replies, refuse, self.planner.shown_place, batch_key)

@@ -17,6 +17,7 @@ from sprocket.remoting.bodies.quota import Quota, QuotaTableBody, QuotaUsageBody
 from sprocket.remoting.codec.fastjson import dumps, loads
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.headers.pop import AckMessageRequestHeader, PopMessageRequestHeader
+from sprocket.remoting.message.properties import IDEMPOTENCE_ID, encode
 from tests.broker.insides import core_of, service_of
 from tests.broker.lite import rig as lite_rig
 from tests.broker.lite.rig import lite_broker
@@ -79,6 +80,21 @@ async def test_a_batch_counts_its_messages(tmp_path: Path) -> None:
         assert await send(client) == REFUSED
         tallies = core_of(broker).quotas.tallies()
     assert tallies[f"topic:{TOPIC}", Kind.MESSAGES_IN].used == 3
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_a_send_that_waits_for_the_ids_of_the_log_is_charged_once(tmp_path: Path, is_batch: bool) -> None:
+    async with running_broker(tmp_path, clock=ManualClock()) as (broker, client):
+        await client.send()
+        await set_quota(client, f"topic:{TOPIC}", messages_in=3)
+        await set_quota(client, "address:127.0.0.1", messages_in=3)
+        own = encode({"UNIQ_KEY": "K1", IDEMPOTENCE_ID: "a"})
+        body = client_batch((0, b"one", own.encode()), (0, b"two", b"")) if is_batch else b"one"
+        assert not core_of(broker).ids.is_ready
+        assert await send(client, body=body, batch=is_batch, **{} if is_batch else {"properties": own}) == SUCCESS
+        assert core_of(broker).ids.is_ready
+        used = {key: tally.used for key, tally in core_of(broker).quotas.tallies().items()}
+    assert used[f"topic:{TOPIC}", Kind.MESSAGES_IN] == used["address:127.0.0.1", Kind.MESSAGES_IN] == 1 + is_batch
 
 
 async def test_a_pull_over_its_quota_waits_and_is_then_served(tmp_path: Path) -> None:
