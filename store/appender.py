@@ -149,9 +149,9 @@ class Appender:
         return batch
 
     def encoded_limits(self) -> tuple[int, int]:
-        """Return the room for `EncodedRecords` in this segment, and the size of one record: bytes.
+        """Return the room for `EncodedRecords` in this segment, and a size: a record up to it exceeds no limit.
 
-        The room is 0 if the present configuration needs more than they have.
+        Both are bytes.  The room is 0 if the present configuration needs more than they have.
         """
         log = self._log
         if self._refusal or self._light.is_enabled or not self._seal_bytes or len(self.store_host) != IPV4_HOST_BYTES:
@@ -178,7 +178,7 @@ class Appender:
         return queue is not None and (queue.min_offset < queue.next_offset or queue.first_unit < queue.capacity_unit)
 
     def append_encoded(self, records: EncodedRecords, store_timestamp: int) -> Batch:
-        """Append all of `records` or none, as `append`; they were chosen within `encoded_limits`."""
+        """Append all of `records` or none, as `append`; they fit into the room and exceed no limit."""
         if self._refusal:
             raise StoreError(self._refusal)
         batch = Batch(store_timestamp)

@@ -250,12 +250,13 @@ class MessageStore:
     def append_encoded(self, records: EncodedRecords) -> int:
         """Append all of `records` or none, as `append`; return where they end in the log.
 
-        They are within the `encoded_limits` of now, and for queues that `plain_queue` returns now.
+        They fit into the room of `encoded_limits` and are for queues that `plain_queue` returns, both asked now.  They
+        exceed no limit of a message: the store does not check that.
         """
         return self._append(self._appender.append_encoded, records).end_offset
 
     def encoded_limits(self) -> tuple[int, int]:
-        """Return how many bytes the next `append_encoded` may have, and each record; 0 if only `append` will do."""
+        """Return the room for `append_encoded`, 0 if only `append` will do, and the size within all limits: bytes."""
         return self._appender.encoded_limits()
 
     def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:

@@ -20,6 +20,8 @@ TAG: Final = "TAG"
 # A kernel searches for up to so many tags.
 MAX_TAG_CODES: Final = 16
 _FEW: Final = 4
+# For up to so many messages a search in the set of codes is faster than numpy.
+_MAX_SEARCHED: Final = 64
 # Max size of a cached filter, to limit memory; a longer one is parsed with every request.
 _MAX_CACHED_CHARS: Final = 4096
 _MAX_CACHED_CODES: Final = 256
@@ -46,7 +48,9 @@ class TagFilter:
         return found
 
     def matches_any(self, tags_codes: npt.NDArray[np.int64]) -> bool:
-        """Whether any of `tags_codes` matches.  They are few: those of one arrival."""
+        """Whether any of `tags_codes` matches.  Mostly they are few: those of one arrival, but that may be a batch."""
+        if len(tags_codes) > _MAX_SEARCHED:
+            return bool(self(tags_codes).any())
         return not self.codes.isdisjoint(tags_codes.astype(np.int32).tolist())
 
 

@@ -125,6 +125,7 @@ class HeldPulls:
         if pulls is None:
             return
         codes: npt.NDArray[np.int64] | None = None
+        wanted: dict[TagFilter, bool] = {}
         ready = []
         for pull in pulls:
             if max_offset <= pull.offset:
@@ -137,7 +138,9 @@ class HeldPulls:
             elif isinstance(pull.matches, TagFilter):
                 if codes is None:
                     codes = codes_of(self._store, topic, queue_id, first_offset, max_offset)
-                if not pull.matches.matches_any(codes):
+                if pull.matches not in wanted:
+                    wanted[pull.matches] = pull.matches.matches_any(codes)
+                if not wanted[pull.matches]:
                     self._hasten(pull)
                     continue
             ready.append(pull)

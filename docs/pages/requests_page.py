@@ -199,7 +199,7 @@ bytes in total, IPv6 hosts or long topics are decided alone, in Python.
 `timer_units_native.pyx` enters messages up to the first one that is late, beyond the wheel's window, deletes
 another, or needs a slot that another time uses. Python enters that one and up to 15 after it. Units and slots are
 written as before: first all units, then the slots. A turn of the timer enters up to 1,024 messages, but only 256 by
-Python. It comes when 512 wait, with pure Python when 256 do, and otherwise a hundredth of a slot after the first.
+Python. It comes when 512 wait, with pure Python when 256 do, and otherwise a tenth of a slot after the first.
 
 ## Signed requests
 

@@ -25,7 +25,7 @@ _BY_REASON = {
         auth_loaded accounts_loaded no_accounts account_repeated passwords_rewritten key_file_open key_made
         topics_loaded consumer_offsets_loaded subscription_groups_loaded consumer_filters_loaded request_modes_loaded
         topic_queue_mappings_loaded operator_table_loaded schedules_reading schedules_postponed
-        transactions_recovered ids_reading ids_read delay_offset_corrected revive_offset_corrected index_loaded
+        transactions_recovered ids_read delay_offset_corrected revive_offset_corrected index_loaded
         index_files_loaded index_file_ignored log_end_found all_queues_rebuild checkpoint_not_trusted log_truncated
         truncation_completed truncation_intent_removed detached_segment_removed unknown_files_ignored
         half_created_file_removed deleted_topics_not_trusted queue_list_not_trusted flushed_mark_not_trusted

@@ -26,7 +26,10 @@ def test_an_expression_matches_by_hash(expression: str, expected: list[bool]) ->
     matches = tag_filter(expression)
     assert matches is not None
     assert matches(CODES).tolist() == expected
-    assert matches.matches_any(CODES) == any(expected)
+    others = np.full(1000, java_hash_code("Other"), np.int64)
+    for codes in (CODES, np.concatenate((others, CODES))):
+        assert matches.matches_any(codes) == any(expected)
+    assert not matches.matches_any(others)
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])

@@ -143,6 +143,22 @@ def test_only_a_matching_tag_wakes() -> None:
     assert held.answered == [1]
 
 
+def test_an_arrival_is_compared_with_a_filter_once_however_many_pulls_have_it() -> None:
+    class Counted(TagFilter):
+        calls = 0
+
+        def matches_any(self, tags_codes: npt.NDArray[np.int64]) -> bool:
+            Counted.calls += 1
+            return super().matches_any(tags_codes)
+
+    held = Held()
+    few, none = Counted([5, 6]), Counted([9])
+    for opaque in range(6):
+        held.hold(opaque, matches=none if opaque % 2 else few)
+    held.arrive(7, 6)
+    assert (held.answered, Counted.calls) == ([0, 2, 4], 2)
+
+
 def test_only_a_wanted_record_wakes() -> None:
     held = Held()
     held.hold(1, matches=RecordFilter(lambda record: record == b"\x06"))
