@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sprocket.client.errors import ClientClosed
 from sprocket.common.errors import ClientError
@@ -15,10 +15,8 @@ from sprocket.common.event_loops import new_event_loop
 T = TypeVar("T")
 
 _NAME: Final = "sprocket-client"
-# The end of the process waits no longer for the thread, which may run a handler,
+# The end of the process waits no longer for the thread, which may run a handler.
 _HALT_LIMIT_S: Final = 5.0
-# and the thread no longer for its tasks, which may resist their cancellation.
-_CANCEL_LIMIT_S: Final = 1.0
 
 
 class EventLoopThread:
@@ -31,6 +29,7 @@ class EventLoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_halted = False
+        self._under_way: set[Future[Any]] = set()
 
     @property
     def is_running(self) -> bool:
@@ -42,6 +41,7 @@ class EventLoopThread:
             if self._pid != os.getpid():
                 # A forked process has the parent's fields but not its threads.
                 self._users, self._loop, self._thread, self._pid = 0, None, None, os.getpid()
+                self._under_way = set()
             if not self._users:
                 self._start()
             self._users += 1
@@ -58,17 +58,20 @@ class EventLoopThread:
             ending.join()
 
     def halt(self) -> None:
-        """Cancel the tasks and let the thread run nothing more; `call` raises ClientClosed from now on.
+        """Let the thread run nothing more, and end what waits for it; `call` raises ClientClosed from now on.
 
-        Python may crash if a thread is in compiled code while its process ends.
+        Python may crash if a thread is in compiled code while its process ends.  Tasks are not cancelled: they would
+        log that their client is lost.
         """
         with self._lock:
             loop = self._loop if self._pid == os.getpid() and self.is_running else None
             self._is_halted = loop is not None
         if loop is not None:
             is_halted = threading.Event()
-            asyncio.run_coroutine_threadsafe(_halt(is_halted), loop)
+            loop.call_soon_threadsafe(_halt, is_halted)
             is_halted.wait(_HALT_LIMIT_S)
+            for future in list(self._under_way):
+                future.cancel()
 
     def _start(self) -> None:
         loop = self._loop = new_event_loop()
@@ -105,6 +108,8 @@ class EventLoopThread:
             work.close()
             raise
         future = asyncio.run_coroutine_threadsafe(work, loop)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
         if self._is_halted:
             future.cancel()  # the loop may not reach it
         return future
@@ -132,13 +137,7 @@ class EventLoopThread:
         self._open_loop().call_soon_threadsafe(what, *arguments)
 
 
-async def _halt(is_halted: threading.Event) -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    if tasks:
-        # For those who wait for them.
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait([asyncio.gather(*tasks, return_exceptions=True)], timeout=_CANCEL_LIMIT_S)
+def _halt(is_halted: threading.Event) -> None:
     is_halted.set()
     # For ever: the thread is a daemon.
     threading.Event().wait()

@@ -376,3 +376,25 @@ def test_no_hook_waits_for_the_loop_of_a_process_that_ends() -> None:
         "of the child",
     ]
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+OPEN_AT_THE_END = """
+import sys, threading
+from sprocket import Message
+from sprocket.sync import connect
+
+mq = connect(sys.argv[1])
+mq.start()
+producer, consumer = mq.producer(), mq.simple_consumer("left-open", sys.argv[2])
+producer.start()
+consumer.start()
+producer.send(Message(sys.argv[2], b"-"))
+print(len(consumer.receive(4, wait_s=60)))
+threading.Thread(target=consumer.receive, args=(4,), kwargs={"wait_s": 60}, daemon=True).start()
+"""
+
+
+def test_clients_that_are_open_at_the_end_of_a_program_log_nothing(shared_broker: Broker, topic: str) -> None:
+    command = [sys.executable, "-c", OPEN_AT_THE_END, shared_broker.namesrv, topic]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
