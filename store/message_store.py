@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFailed, DiskFull, NoDescriptor, StoreError
+from sprocket.common.errors import DiskFailed, DiskFull, StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.figures import Declared
 from sprocket.common.logs.peer_lines import peer_lines
@@ -285,7 +285,7 @@ class MessageStore:
             raise
         except StoreError as error:
             self.statistics.put_failed(count)
-            if isinstance(error, DiskFull) and not isinstance(error, NoDescriptor):
+            if isinstance(error, DiskFull):
                 raise pressure.no_space(error, count) from error
             raise
         confirmation.appended(batch)

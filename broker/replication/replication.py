@@ -41,11 +41,12 @@ _SLAVES_MISSING_S = 30.0
 # Each frame costs both ends some steps.  RocketMQ's 32 KiB fit slaves that read that much at once.
 _SESSION_BATCH_BYTES = 256 * 1024
 
-# Values of the figure sendStatus; every other value names why sends are refused.
+# Values of the figure sendStatus; every other value names why all sends are refused.  Without a descriptor some are.
 CONFIRMED, ONE_COPY = "confirmed", "one_copy"
 SEND_STATUSES: Final = (
     f"`{CONFIRMED}`: SEND_OK as configured; `{ONE_COPY}`: stored on too few replicas, SLAVE_NOT_AVAILABLE; or why it "
-    "is refused: " + ", ".join(f"`{reason}`" for reason in ("slave", "no_lease", "recovering", *Cause))
+    "is refused: "
+    + ", ".join(f"`{why}`" for why in ("slave", "no_lease", "recovering", *Cause) if why is not Cause.NO_DESCRIPTOR)
 )
 
 SlaveStatus = Callable[[], HARuntimeInfo]

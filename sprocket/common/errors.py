@@ -76,7 +76,7 @@ class DiskFull(StoreError):
 class NoDescriptor(DiskFull):
     """No descriptor is left to open a file with.  Nothing is damaged: as with a full disk, it is tried again later."""
 
-    refusal_reason = Reason.STORE_UNAVAILABLE
+    refusal_reason = Reason.NO_DESCRIPTOR
 
 
 class StoreBusy(StoreError):

@@ -31,6 +31,7 @@ class Reason(Enum):
 
     # The store, before anything is written
     DISK_FULL = "the disk is full, see diskSpaceWarningLevelRatio"
+    NO_DESCRIPTOR = "no descriptor is left to open a file with, see `ulimit -n`"
     PAGE_CACHE_BUSY = "a write took longer than osPageCacheBusyTimeOutMills"
     SLOW_FLUSH = "a flush takes longer than maxFlushTime"
     FLUSH_BEHIND = "more than maxUnflushedBytes are unflushed"

@@ -16,7 +16,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from sprocket.common.errors import DiskFull, StoreError
+from sprocket.common.errors import DiskFull, NoDescriptor, StoreError
 from store.disk.disk import Disk, DiskFile
 from store.disk.sealed_file import read_sealed, seal
 
@@ -32,6 +32,8 @@ class FlushedMark:
         self._disk = disk
         self.path = root / "flushed"
         self._file: DiskFile | None = None
+        # Whether `open` got no descriptor: then `note` calls it again.
+        self._is_put_off = False
 
     def read(self) -> int:
         """Return the offset before which the log was on the disk; 0 without a valid mark."""
@@ -45,7 +47,8 @@ class FlushedMark:
     def open(self, offset: int) -> None:
         """Keep the mark from now on, starting at `offset`.  Call it when recovery is done.  Raises `DiskFailed`.
 
-        On a full disk this run keeps no mark: recovery has already checked what an older mark promised.
+        On a full disk this run keeps no mark: recovery has already checked what an older mark promised.  Without a
+        descriptor it begins with a later `note`.
         """
         content = _content(offset)
         try:
@@ -55,18 +58,24 @@ class FlushedMark:
                 self._file = self._disk.create(self.path, len(content), preallocate=True)
             self._file.write(0, content)
         except DiskFull as error:
-            _log.warning("event=flushed_mark_disabled file=%s reason=%r", self.path, str(error))
+            is_put_off = isinstance(error, NoDescriptor)
+            if not (is_put_off and self._is_put_off):
+                _log.warning("event=flushed_mark_disabled file=%s reason=%r", self.path, str(error))
             self.close()
+            self._is_put_off = is_put_off
+        else:
+            self._is_put_off = False
 
     def note(self, offset: int) -> None:
         """Note that the log is on the disk up to `offset`.
 
         After an error it notes nothing more.  The last mark stays true, and other writes report a broken disk.
         """
-        if self._file is None:
-            return
         try:
-            self._file.write(0, _content(offset))
+            if self._file is not None:
+                self._file.write(0, _content(offset))
+            elif self._is_put_off:
+                self.open(offset)
         except StoreError as error:
             _log.warning("event=flushed_mark_disabled file=%s reason=%r", self.path, str(error))
             self.close()
@@ -78,6 +87,7 @@ class FlushedMark:
 
     def close(self) -> None:
         """Stop noting."""
+        self._is_put_off = False
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,17 +1,18 @@
 """Back-pressure: when appends are refused, for which cause, and when to retry.
 
-There are six causes:
+There are seven causes:
 
 - `disk_full`: the disk is above diskSpaceWarningLevelRatio.  A full disk does not break the store, but an operator
   needs room to act.
+- `no_descriptor`: no descriptor is left to open a file of the log or of a queue with.
 - `flush_behind`: too many bytes are written but not yet on the disk.
 - `slow_flush`: one flush takes too long, so the disk is in trouble.
 - `waiting`: messages that wait for their flush or for slaves hold too much memory.
 - `page_cache_busy`: a write took longer than osPageCacheBusyTimeOutMills; new messages should go to another broker.
 - `replicas_not_enough`: with SYNC_MASTER fewer replicas are in sync than minInSyncReplicas.
 
-The first is answered SERVICE_NOT_AVAILABLE, the last SYSTEM_ERROR, the others SYSTEM_BUSY.  Producers then try another
-broker.  All causes end without an operator.  Source: RocketMQ 5.3.3,
+The first two are answered SERVICE_NOT_AVAILABLE, the last SYSTEM_ERROR, the others SYSTEM_BUSY.  Producers then try
+another broker.  All causes end without an operator.  Source: RocketMQ 5.3.3,
 `HookUtils.checkBeforePutMessage`, `RunningFlags`, `isOSPageCacheBusy`, `BrokerFastFailure`.
 """
 
@@ -22,7 +23,7 @@ from enum import StrEnum
 from typing import Final
 
 from sprocket.common.clock import Clock
-from sprocket.common.errors import DiskFull, ReplicasNotEnough, StoreBusy, StoreError
+from sprocket.common.errors import DiskFull, NoDescriptor, ReplicasNotEnough, StoreBusy, StoreError
 from sprocket.common.figures import Declared, Figure, FigureFamily
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
@@ -41,6 +42,7 @@ class Cause(StrEnum):
     """Cause of a refused append; `Reason` has each of them under the same name."""
 
     DISK_FULL = "disk_full"
+    NO_DESCRIPTOR = "no_descriptor"
     FLUSH_BEHIND = "flush_behind"
     SLOW_FLUSH = "slow_flush"
     WAITING = "waiting"
@@ -169,13 +171,23 @@ class BackPressure:
         return DiskFull(remark) if cause is Cause.DISK_FULL else StoreBusy(remark, Reason[cause.name])
 
     def no_space(self, error: DiskFull, messages: int) -> DiskFull:
-        """Return the error to raise when the file system has no room left.  Nothing was written."""
-        self.refused[Cause.DISK_FULL] += messages
+        """Return the error to raise when the system has no room, or no descriptor, left.  Nothing was written.
+
+        The log names the file; peers must not see its path.
+        """
+        cause = Cause.NO_DESCRIPTOR if isinstance(error, NoDescriptor) else Cause.DISK_FULL
+        self.refused[cause] += messages
+        if cause not in self._logged:
+            self._logged.add(cause)
+            peer_lines.warning(
+                _log, "", "event=back_pressure state=refusing cause=%s reason=%r", cause.value, str(error)
+            )
+        if cause is Cause.NO_DESCRIPTOR:
+            return NoDescriptor(
+                "the broker has no descriptor left to open a file with: close connections, or raise its limit of open"
+                f" files (ulimit -n); retry after {_MAX_RETRY_MS} ms"
+            )
         self._on_no_space()
-        if Cause.DISK_FULL not in self._logged:
-            self._logged.add(Cause.DISK_FULL)
-            cause = Cause.DISK_FULL.value
-            peer_lines.warning(_log, "", "event=back_pressure state=refusing cause=%s reason=%r", cause, str(error))
         # The figures are up to a second old.
         used = f"CL {self._use.log:.1%}, CQ {self._use.queues:.1%} were used at the last check"
         return DiskFull(

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from broker.config.broker_config import BrokerRole
 from broker.server import Broker
-from sprocket.common.errors import DiskFull, StoreBusy, StoreError
+from sprocket.common.errors import DiskFull, NoDescriptor, StoreBusy, StoreError
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.stats import KVTable
@@ -150,6 +150,7 @@ CASES = [
     Case(Reason.TURNED_OFF, asking(RequestCode.RECALL_MESSAGE, RECALL)),
     Case(Reason.TURNED_OFF, asking(RequestCode.POP_MESSAGE, POP_NOW), store={"timer_wheel_enable": False}),
     Case(Reason.DISK_FULL, when_store(DiskFull("full"))),
+    Case(Reason.NO_DESCRIPTOR, when_store(NoDescriptor("none left"))),
     Case(Reason.PAGE_CACHE_BUSY, slow_write),
     Case(Reason.FLUSH_BEHIND, when_store(StoreBusy("behind", Reason.FLUSH_BEHIND))),
     Case(Reason.REPLICAS_NOT_ENOUGH, lost_replicas),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sprocket.common.errors import DiskFailed, NoDescriptor
+from sprocket.common.figures import values
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.spare_descriptors import spare_descriptors
 from store.disk.disk import RealDisk
@@ -52,13 +53,17 @@ def test_segments_queues_syncs_and_tables_go_on(stores: Stores, tmp_path: Path) 
 
 
 @needs_syncfs
-def test_a_send_that_gets_no_descriptor_is_refused_and_later_ones_are_stored(stores: Stores) -> None:
+def test_a_send_that_gets_no_descriptor_is_refused_and_later_ones_are_stored(
+    stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
     store = stores.open()
     body = b"x" * 9_000
     store.append([message(body=body)])
     with no_descriptors() as taken:
-        with pytest.raises(NoDescriptor, match=r"Too many open files; raise the limit of open files \(ulimit -n\)"):
-            store.append([message("Another", body=body)])
+        for _ in range(3):
+            with pytest.raises(NoDescriptor, match=r"raise its limit of open files \(ulimit -n\)") as refused:
+                store.append([message("Another", body=body)] * 2)
+            assert str(stores.root) not in str(refused.value), "peers see the remark"
         store.append([message(body=b"y")])
         store.flush()
         for _ in range(8):
@@ -66,6 +71,9 @@ def test_a_send_that_gets_no_descriptor_is_refused_and_later_ones_are_stored(sto
         store.append([message("Another", body=body)])
     stores.run_notified()
     assert store.failure is None
+    assert values(store.figures())["putMessageRefused_no_descriptor"] == "6"
+    (line,) = [line for line in caplog.messages if "cause=no_descriptor" in line]
+    assert str(stores.root) in line and "raise the limit of open files" in line
     assert bodies(store) == [body, b"y"]
     assert store.max_offset("Another", 0) == 1
 

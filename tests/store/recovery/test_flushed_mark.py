@@ -6,8 +6,10 @@ import pytest
 
 from sprocket.common.errors import StoreError
 from store.config.store_config import FlushDiskType
+from store.disk.disk import RealDisk
 from store.disk.sealed_file import seal
 from store.recovery.flushed_mark import FLUSHED_MARK_KIND, FlushedMark
+from tests.no_descriptors import no_descriptors
 from tests.store.insides import flush_log
 from tests.store.rig import FaultyDisk, Stores, message
 
@@ -118,3 +120,19 @@ def test_a_full_disk_without_room_for_a_mark_does_not_stop_a_start(stores: Store
     disk.create_fails = False
     assert stores.open().max_offset("Orders", 0) == 1
     assert (stores.root / "flushed").exists()
+
+
+def test_a_start_without_a_descriptor_keeps_the_mark_later(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
+    mark = FlushedMark(RealDisk(), stores.root)
+    with no_descriptors():
+        mark.open(10)
+        mark.note(20)
+        mark.note(30)
+    assert sum("flushed_mark_disabled" in line for line in caplog.messages) == 1
+    mark.note(40)
+    assert marked(stores) == 40
+    mark.note(50)
+    assert marked(stores) == 50
+    mark.close()
+    mark.note(60)
+    assert marked(stores) == 50
