@@ -1,6 +1,7 @@
 """Connections that begin a request and never end it, that never read the answer, and more than there are places for."""
 
 import asyncio
+import socket
 
 from sprocket.metrics.http_connections import HttpConnections
 from tests.waiting import until
@@ -59,6 +60,14 @@ async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     return await asyncio.open_connection("127.0.0.1", port)
 
 
+async def ask(port: int, line: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect with a request that is there before the server knows the connection, however slow the machine is."""
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.sendall(line)
+    sock.setblocking(False)
+    return await asyncio.open_connection(sock=sock)
+
+
 async def ended(reader: asyncio.StreamReader) -> bool:
     try:
         return not await reader.read()
@@ -69,12 +78,10 @@ async def ended(reader: asyncio.StreamReader) -> bool:
 async def test_a_request_that_never_ends_is_closed_at_its_deadline_and_no_other() -> None:
     table = HttpConnections(8, head_limit_s=1, answer_limit_s=600)
     server, port = await serving(table)
-    half, half_writer = await connect(port)
-    silent, silent_writer = await connect(port)
-    whole, whole_writer = await connect(port)
-    half_writer.write(HALF)
-    whole_writer.write(b"whole\n")
+    whole, whole_writer = await ask(port, b"whole\n")
     assert await whole.readline() == b"served\n"
+    half, half_writer = await ask(port, HALF)
+    silent, silent_writer = await connect(port)
     assert await ended(half) and await ended(silent)
     # A second request on a connection that was served has a deadline of its own.
     whole_writer.write(b"again\n")
@@ -94,8 +101,7 @@ async def test_a_body_that_comes_after_its_head_is_no_new_request() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: table.protocol(lambda: protocols.pop(0)), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    reader, writer = await connect(port)
-    writer.write(b"head\n")
+    reader, writer = await ask(port, b"head\n")
     await until(lambda: bytes(slow.received) == b"head\n")
     writer.write(b"body")
     await until(lambda: bytes(slow.received) == b"head\nbody")
