@@ -159,14 +159,15 @@ class Appender:
         room_bytes = log.segment_bytes - log.wrote_offset % log.segment_bytes - BLANK_MIN_BYTES
         return room_bytes, self._unchecked_bytes
 
-    def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
-        """Return the queue, if it exists and takes `EncodedRecords`."""
+    def plain_queue(self, topic: str, queue_id: int, *, may_be_new: bool = False) -> LogicQueue | None:
+        """Return the queue, if it takes `EncodedRecords` and exists, or `may_be_new`: then the first ones create it."""
         queue = self._table.by_key.get((topic, queue_id))
+        if queue is None and may_be_new:
+            queue = self._table.new(topic, queue_id)
         return queue if queue is not None and queue.is_plain else None
 
-    def new_queues(self, messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
-        """Return the keys of the queues without a file that `messages`, all of one topic and queue, would enter."""
-        own = messages[0].topic, messages[0].queue_id
+    def new_queues(self, own: tuple[str, int], messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
+        """Return the keys of the queues without a file that `messages`, all of the queue `own`, would enter."""
         new = [] if self._has_file(own) else [own]
         if self._light.is_enabled:
             light = chain.from_iterable(map(self._light.queues_of, messages))
@@ -193,6 +194,8 @@ class Appender:
             self._log.write(chunks, batch.end_offset)
             _AFTER_LOG_WRITE()
             for queue, units in entries:
+                if not queue.next_offset:
+                    self._table.add(queue)
                 batch.touched.append((queue, queue.next_offset))
                 queue.next_offset += len(units) // CONSUME_QUEUE_UNIT_BYTES
                 queue.write_units(units)

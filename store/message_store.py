@@ -259,13 +259,13 @@ class MessageStore:
         """Return the room for `append_encoded`, 0 if only `append` will do, and the size within all limits: bytes."""
         return self._appender.encoded_limits()
 
-    def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
-        """Return the queue, if it exists and takes `EncodedRecords`."""
-        return self._appender.plain_queue(topic, queue_id)
+    def plain_queue(self, topic: str, queue_id: int, *, may_be_new: bool = False) -> LogicQueue | None:
+        """Return the queue, if it takes `EncodedRecords` and exists, or `may_be_new`: then the first ones create it."""
+        return self._appender.plain_queue(topic, queue_id, may_be_new=may_be_new)
 
-    def new_queues(self, messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
-        """Return the keys of the queues that get a file if `messages`, all of one topic and queue, are appended."""
-        return self._appender.new_queues(messages)
+    def new_queues(self, own: tuple[str, int], messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
+        """Return the keys of the queues that get a file if `messages`, all of the queue `own`, are appended."""
+        return self._appender.new_queues(own, messages)
 
     def _append(self, append: "Callable[[_Messages, int], Batch]", messages: "_Messages") -> Batch:
         confirmation, pressure, count = self.confirmation, self._pressure, len(messages)

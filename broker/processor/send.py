@@ -152,13 +152,13 @@ class SendProcessor:
                     queue_id = message.queue_id if message.topic == topic else queue_id
                     if IDEMPOTENCE_ID in (text or "") and self._idempotent.takes(message, plan):
                         messages, sent = self._append_first(channel, messages, sent)
-                        new.update(self._store.new_queues([message]))
+                        new.update(self._store.new_queues((message.topic, message.queue_id), [message]))
                         self._send_once(request, topic, [message])
                         continue
                 # The header may name another queue: a logical one, or none if the broker chooses.
                 if is_shared and ((queue := (message.topic, message.queue_id)) not in queues or may_enter_light):
                     queues.add(queue)
-                    new.update(self._store.new_queues([message]))
+                    new.update(self._store.new_queues(queue, [message]))
                 messages.append(message)
                 sent.append((request, queue_id if plan.logical_id is None else plan.logical_id, key, handle))
             except Exception as error:  # any error: the other sends of the read are still served
@@ -289,12 +289,12 @@ class SendProcessor:
         messages, records, key, queue_id = batch.messages, batch.records, batch.unique_key, plan.reported_queue_id
         if callers is not None and (plan.buckets or callers):
             self.planner.spend(plan, callers, request, batch.message_count)
+        new.update(self._store.new_queues((plan.topic, plan.queue_id), messages))
         expects_offset = EXPECTED_OFFSET in (request.header.properties or "")
         if batch.have_ids and self._idempotent.takes_any(messages, plan):
             if expects_offset:
                 remark = f"{EXPECTED_OFFSET} and {IDEMPOTENCE_ID} exclude each other: send one of them."
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-            new.update(self._store.new_queues(messages))
             self._send_once(request, plan.topic, messages, key)
             return
         if expects_offset:
@@ -303,7 +303,6 @@ class SendProcessor:
         if records is not None and frames is not None:
             end_offset, queue_offset, ids = frames.append_batch(records)
         else:
-            new.update(self._store.new_queues(messages))
             end_offset, queue_offset, ids = self._append_batch(request, messages, queue_id)
 
         def answer(error: StoreError | None, code: ResponseCode) -> None:

@@ -350,7 +350,11 @@ cdef class SendKernel:
         return SendIntake(*arguments)
 
     def begin(self, int64_t version, int64_t room_bytes, int64_t max_record_bytes):
-        """Return a turn without sends.  Its records have at most `room_bytes` together and `max_record_bytes` each."""
+        """Return a turn without sends.
+
+        Its records have at most `room_bytes` together, and those of sends `max_record_bytes` each: up to that size they
+        exceed no limit.  `SendTurn.take_batch` checks each limit, and so takes larger ones.
+        """
         return SendTurn(self, version, room_bytes, max_record_bytes)
 
     cdef Prepared plan(self, const Header *header):

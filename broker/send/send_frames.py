@@ -130,12 +130,14 @@ class SendFrames:
 
         None if the handler must make them: it would change or refuse one of them, or they do not fit in this segment.
         """
-        sys_flag = header.sys_flag | plan.sys_flag
-        if plan.queue is None or sys_flag & ~PLAIN_FLAGS or any(name in common for name in _FOR_HANDLER):
+        sys_flag, queue = header.sys_flag | plan.sys_flag, plan.queue
+        if queue is None and plan.needs_handler is None:
+            queue = self._store.plain_queue(plan.topic, plan.queue_id, may_be_new=True)
+        if queue is None or sys_flag & ~PLAIN_FLAGS or any(name in common for name in _FOR_HANDLER):
             return None
         turn = self._begin()
         is_taken = turn is not None and turn.take_batch(
-            plan.topic, plan.queue, sys_flag, header.born_timestamp, header.reconsume_times or 0, born_host, content,
+            plan.topic, queue, sys_flag, header.born_timestamp, header.reconsume_times or 0, born_host, content,
             common, find_last(common, TAGS_NAME), SHARDING_NAME in common, MAX_BATCH_MESSAGES, MAX_PROPERTIES_BYTES,
             self._config.store.max_record_bytes,
         )  # fmt: skip

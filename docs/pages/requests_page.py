@@ -103,7 +103,7 @@ nothing, and a sharding key only changes statistics.
 
 A client's batch is for the handler, too, but the kernel makes its records (`SendTurn.take_batch`), if the queue is for
 the kernel and no message has a property of the store (`INNER_`), a lite topic, a seal, or a tag outside of ASCII. A
-namespace with `messageTypes` leaves it to the handler.
+namespace with `messageTypes` leaves it to the handler. The batch may be the first use of its queue.
 
 One thing differs: the handler, and the gate, write the refusals of a read before its other responses. Clients match
 responses by opaque.

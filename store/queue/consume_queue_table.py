@@ -170,12 +170,22 @@ class ConsumeQueueTable:
         """
         queue = self.by_key.get((topic, queue_id))
         if queue is None:
-            if topic in self._blocked or queue_id < 0 or not is_file_name(topic):
-                remark = f"message is illegal: topic {topic!r} queue {queue_id} cannot be a directory"
-                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-            queue = self._make(topic, queue_id)
+            queue = self.new(topic, queue_id)
             self._put((topic, queue_id), queue)
         return queue
+
+    def new(self, topic: str, queue_id: int) -> LogicQueue:
+        """Return a new queue in memory, which is not in the table.  Raises as `get_or_create`."""
+        if topic in self._blocked or queue_id < 0 or not is_file_name(topic):
+            remark = f"message is illegal: topic {topic!r} queue {queue_id} cannot be a directory"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        return self._make(topic, queue_id)
+
+    def add(self, queue: LogicQueue) -> None:
+        """Put a new queue into the table, unless it is there."""
+        key = queue.topic, queue.queue_id
+        if key not in self.by_key:
+            self._put(key, queue)
 
     def continue_at(self, ends: Mapping[tuple[str, int], int]) -> list[tuple[LogicQueue, int, int]]:
         """Let queues whose messages are all elsewhere end at `ends`; return those that grew, with their old ends.

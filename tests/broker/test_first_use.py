@@ -81,7 +81,9 @@ async def test_sends_that_begin_many_queues_share_the_loop(
     tmp_path: Path, headers: list[SendMessageRequestHeaderV2], most: int
 ) -> None:
     """One turn creates the files of few queues.  One read may bring hundreds of them."""
-    async with running_broker(tmp_path, store={"enable_lmq": True, "enable_multi_dispatch": True}) as (broker, client):
+    # With light queues the handler would serve all.
+    store = {"enable_lmq": True, "enable_multi_dispatch": True} if most > 1 else {}
+    async with running_broker(tmp_path, store=store) as (broker, client):
         wide = create("Wide", read_queue_nums=60, write_queue_nums=60)
         await client.ask_well(RequestCode.UPDATE_AND_CREATE_TOPIC, wide)
         await client.send(b"first", "Wide", **{IDEMPOTENCE_ID: "the window is complete"})

@@ -85,10 +85,10 @@ class Store:
     def next_offset(self, topic: str, queue_id: int) -> int:
         return 0
 
-    def new_queues(self, messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
-        return [(message.topic, message.queue_id) for message in messages]
+    def new_queues(self, own: tuple[str, int], messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
+        return [own]
 
-    def plain_queue(self, topic: str, queue_id: int) -> LogicQueue | None:
+    def plain_queue(self, topic: str, queue_id: int, *, may_be_new: bool = False) -> LogicQueue | None:
         return None
 
     def encoded_limits(self) -> tuple[int, int]:

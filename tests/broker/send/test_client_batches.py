@@ -65,7 +65,18 @@ def test_the_kernel_makes_the_records_of_usual_batches() -> None:
     content = client_batch(*[(0, b"body", OWN)] * 100)
     large = client_batch(*[(0, b"b", OWN + b"L\x01" + b"v" * 20_000 + b"\x02")] * 5)
     with counted() as taken:
-        twin.serve([batch(content)])  # begins the queue
-        twin.serve([batch(content), batch(large)])
-    assert taken.call_count == 2
+        twin.serve([batch(content), batch(content), batch(large)])  # the first one begins the queue
+    assert taken.call_count == 3
     assert twin.store.max_offset("Orders", 0) == 205
+
+
+@needs_engine
+def test_a_refused_batch_begins_no_queue() -> None:
+    content = client_batch((0, b"first", OWN), (0, b"", b""))
+    _, _, refusals, *_ = compare_sends(
+        [batch(content[:-1]), batch(content, "INNER_EXPECTED_OFFSET\x013\x02")] * 2, sync_flush=False
+    )
+    assert sum(refusals.values()) > 2
+    twin = Twin(True, sync_flush=False)
+    twin.serve([batch(content[:-1]), batch(content, "INNER_EXPECTED_OFFSET\x013\x02")])
+    assert list(twin.store.queues()) == []

@@ -51,15 +51,15 @@ def bodies(store: MessageStore, name: str) -> list[bytes]:
 def test_a_store_tells_which_queues_a_message_begins(stores: Stores) -> None:
     store, many = stores.open(), addressed("%LMQ%a", "%LMQ%b")
     own, light_queues = [("Parent", 0)], [("%LMQ%a", 0), ("%LMQ%b", 0)]
-    assert store.new_queues([many]) == [*own, *light_queues]
+    assert store.new_queues(own[0], [many]) == [*own, *light_queues]
     store.append([message("Parent")])
-    assert store.new_queues([many, addressed("%LMQ%c")]) == [*light_queues, ("%LMQ%c", 0)]
-    assert store.new_queues([addressed("%LMQ%a", sys_flag=SysFlag.TRANSACTION_PREPARED)]) == []
+    assert store.new_queues(own[0], [many, addressed("%LMQ%c")]) == [*light_queues, ("%LMQ%c", 0)]
+    assert store.new_queues(own[0], [addressed("%LMQ%a", sys_flag=SysFlag.TRANSACTION_PREPARED)]) == []
     store.append([many])
-    assert store.new_queues([many]) == []
+    assert store.new_queues(own[0], [many]) == []
     with pytest.raises(RequestError):
         store.append([message("Refused", body=b"x" * 5_000_000)])
-    assert store.new_queues([message("Refused")]) == [("Refused", 0)], "it has no file"
+    assert store.new_queues(("Refused", 0), []) == [("Refused", 0)], "it has no file"
 
 
 def test_one_record_enters_every_queue_it_names_and_says_at_which_offset(stores: Stores) -> None:
