@@ -75,7 +75,7 @@ async def export(
     curl -H 'Content-Type: application/x-ndjson' --data-binary @t.ndjson http://es:9200/_bulk
     """
     from sprocket.client.trace.export import bulk_lines, json_lines, otlp_lines
-    from sprocket.client.trace.lookup import TraceLookup
+    from sprocket.client.trace.lookup import Found, TraceLookup
 
     forms: dict[str, Callable[[Iterable[Found]], Iterator[str]]] = {
         "jsonl": json_lines, "otlp": otlp_lines, "elasticsearch": lambda records: bulk_lines(records, index),

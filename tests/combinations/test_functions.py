@@ -90,7 +90,8 @@ async def _prepare(written: Written, functions: list[Function], namespace: str, 
         first = (await admin.cluster_info()).broker_addr_table[written.groups[0]].broker_addrs[0]
         for declared in functions:
             for topic in (*declared.inputs, declared.output or ""):
-                await admin.create_topic(first, TopicConfig(with_namespace(namespace, topic), 2, 2))
+                config = TopicConfig(with_namespace(namespace, topic), 2, 2)
+                await _often(lambda config=config: admin.create_topic(first, config))  # type: ignore[misc]
             await _often(lambda declared=declared: create_topics(admin, [declared], namespace))  # type: ignore[misc]
 
 

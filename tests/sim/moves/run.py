@@ -114,6 +114,9 @@ class SimAdmin:
     ) -> GetMaxOffsetResponseHeader:
         return kind(offset=len((await self._at(address)).queue(header.queue_id)))
 
+    async def end_of_queue(self, broker: str, topic: str, queue_id: int, *, written: bool = False) -> int:
+        return await AdminClient.end_of_queue(cast(AdminClient, self), broker, topic, queue_id, written=written)
+
 
 class Run:
     """One seed."""
