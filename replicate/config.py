@@ -6,6 +6,7 @@ docs/geo-replication.md explains the keys.  Unknown keys are errors.
 import tomllib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -117,13 +118,15 @@ class Config(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=
 
         Raises ConfigError.
         """
-        sources, targets = {link.source for link in self.links}, [link.target for link in self.links]
-        for link in self.links:
-            is_read = link.target in sources
-            if link.groups and not is_read and targets.count(link.target) > 1 and link.source in targets:
+        patterns = sorted({pattern for link in self.links for pattern in link.topics})
+        for link, pattern in product(self.links, patterns):
+            links = [each for each in self.links if each.takes_topic(pattern)]
+            is_read = any(each.source == link.target for each in links)
+            is_one_way = link not in links or self.is_one_way(link.source, link.target, pattern)
+            if link.groups and not is_read and not is_one_way:
                 raise ConfigError(
                     f"link {link.source} to {link.target}: other clusters are copied to both, so offsets of groups "
-                    f"need a link that reads {link.target}; add one, or set groups = [] for this link"
+                    f"need a link that reads {link.target} for topics {pattern}; add one, or set groups = [] here"
                 )
 
     def link(self, source: str, target: str) -> LinkConfig | None:

@@ -123,7 +123,9 @@ class FailoverSteps:
         link = self._config.link(source, target)
         if link is None or self._clusters[target] not in self._answering:
             return None
-        return await link_report(link, self._clusters, self._clock, pair=self._config, settle_s=self._settle_s)
+        return await link_report(
+            link, self._config, self._clusters, self._clock, with_groups=True, settle_s=self._settle_s
+        )
 
     async def _take(
         self, pair: Pair, step: Callable[[int], Pair], reports: list[LinkReport | None], dry_run: bool

@@ -13,14 +13,15 @@ from replicate.cluster import Cluster
 from replicate.config import Config, LinkConfig
 from replicate.protocol.back import NO_LINK, Back
 from replicate.protocol.copies import SourceQueue
-from replicate.protocol.origins import moved
+from replicate.protocol.origins import Streams, moved
 from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import QueueCopier
-from replicate.records import Record, queue_key, queue_of, sources_in
+from replicate.records import Record, newest_of, queue_key, queue_of, uncounted
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.at_once import AtOnce, answered, check_all
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.common.errors import ClientError
+from sprocket.common.next_turn import next_turn
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import SubscriptionGroupConfig
 from sprocket.remoting.bodies.stats import OffsetWrapper
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 # Requests under way: a way of 80 ms is then not paid for each group and queue.
 _MAX_REQUESTS: Final = 64
+# Queues of a group between two pauses, in which the loop serves others.
+_QUEUES_AT_ONCE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +64,23 @@ class _Here(NamedTuple):
 class GroupOffsets:
     """Writer of the offsets of the link `config` of those in `links`.
 
-    `read` tells how far any of the links has read a queue; without it that is what the source knows of the link back.
+    `read` tells how far each of the links has read a queue; without it that is what the source knows of the link back.
     """
 
     def __init__(
         self, config: LinkConfig, links: Config, source: Cluster, target: Cluster,
-        copiers: Mapping[SourceQueue, QueueCopier], read: Callable[[SourceQueue], Checkpoint | None] | None = None,
+        copiers: Mapping[SourceQueue, QueueCopier], read: Callable[[SourceQueue], Sequence[Checkpoint]] | None = None,
     ) -> None:  # fmt: skip
         self._config = config
         self._links = links
         self._source = source
         self._target = target
         self._copiers = copiers
-        self._read = read or (lambda queue: source.records.get(queue_key(queue), Record()).queue)
+        self._read = read or self._read_back
         self._written: dict[tuple[str, MessageQueue], int] = {}
+        self._places: dict[tuple[str, MessageQueue], tuple[object, int | None]] = {}  # and what they follow from
+        self._without_place: set[str] = set()
+        self.unplaced = 0  # groups whose place in a queue of the target was not known at the last look
         self._back = Back()
 
     async def write(self) -> None:
@@ -83,7 +89,9 @@ class GroupOffsets:
         at_once = AtOnce(_MAX_REQUESTS)
         self._look_back()
         groups = await self._groups()
+        self._without_place.clear()
         found = await at_once.each(sorted(groups), self._changed)
+        self.unplaced = len(self._without_place)
         changed = {group: offsets for group, offsets in answered(found).items() if offsets}
         if changed:
             masters = await self._target.masters()
@@ -132,39 +140,59 @@ class GroupOffsets:
                 raise
             return []  # it has consumed nothing yet
         by_target: dict[MessageQueue, list[_Here]] = {}
-        for place, offsets in stats.offset_table.items():
+        for number, (place, offsets) in enumerate(stats.offset_table.items(), 1):
             queue = SourceQueue(self._source.name, place.topic, place.broker_name, place.queue_id)
             found = self._place_of(queue)
             if found is not None and offsets.consumer_offset >= 0:
                 target, checkpoint = found
                 by_target.setdefault(target, []).append(_Here(queue, offsets, checkpoint))
-        return [
-            TranslatedOffset(group, here[0].queue, here[0].offsets.consumer_offset, target, offset)
-            for target, here in by_target.items()
-            if (offset := self._moved(here, target)) is not None
-        ]
+            await _pause_after(number)
+        known: list[TranslatedOffset] = []
+        for number, (target, here) in enumerate(by_target.items(), 1):
+            offset = self._moved(group, here, target)
+            if offset is None:
+                self._without_place.add(group)
+            else:
+                lowest = min(here, key=lambda one: one.translated)
+                known.append(TranslatedOffset(group, lowest.queue, lowest.offsets.consumer_offset, target, offset))
+            await _pause_after(number)
+        return known
 
-    def _moved(self, here: Sequence[_Here], target: MessageQueue) -> int | None:
-        """Return where a group goes on in a queue of the target; None if that is not known yet."""
+    def _moved(self, group: str, here: Sequence[_Here], target: MessageQueue) -> int | None:
+        """Return where a group goes on in a queue of the target; None if that is not known."""
         if self._links.is_pair:
             return min(min(one.translated, self._limit(one)) for one in here)
-        translated, cluster, topic = min(one.translated for one in here), self._source.name, target.topic
-        if self._links.is_one_way(cluster, self._target.name, topic):
-            return translated
-        read = self._read(SourceQueue(self._target.name, topic, target.broker_name, target.queue_id))
-        streams = [(one.checkpoint.streams, one.offsets.consumer_offset) for one in here]
-        known = [(each, offset) for each, offset in streams if each is not None]
-        if read is not None and read.streams is not None and len(known) == len(streams):
-            return moved(known, read.streams, self._links.origins(cluster, topic), translated)
-        return None
+        if self._links.is_one_way(self._source.name, self._target.name, target.topic):
+            return min(one.translated for one in here)
+        read = self._read(SourceQueue(self._target.name, target.topic, target.broker_name, target.queue_id))
+        newest = newest_of(*read)
+        # One of an older epoch may have read messages that the target has lost since.
+        there = [one.streams for one in read if newest is not None and one.epoch == newest.epoch]
+        facts = [(one.checkpoint.streams, one.offsets.consumer_offset) for one in here], there
+        before, place = self._places.get((group, target), (None, None))
+        if before != facts:
+            place = self._placed(*facts, target.topic)
+            self._places[group, target] = facts, place
+        return place
+
+    def _placed(
+        self, here: Sequence[tuple[Streams | None, int]], there: Sequence[Streams | None], topic: str
+    ) -> int | None:
+        """Return the highest place by what any link has read: by none of them a group skips a message."""
+        known = [(streams, offset) for streams, offset in here if streams is not None]
+        if len(known) < len(here):
+            return None
+        clusters = self._links.origins(self._source.name, topic)
+        places = [moved(known, streams, clusters) for streams in there if streams is not None]
+        return max((place for place in places if place is not None), default=None)
 
     def _limit(self, one: _Here) -> int:
         return self._back.limit(one.queue, one.offsets.broker_offset, one.checkpoint.next_offset)
 
     def _check_sources(self) -> None:
         """Refuse offsets that would not count what the source gets by links of another configuration."""
-        known = sources_in(self._source.records, self._source.instance.clock.wall_ms()) - {self._target.name}
-        others = sorted(each for each in known if self._links.link(each, self._source.name) is None)
+        now_ms = self._source.instance.clock.wall_ms()
+        others = uncounted(self._source.records, self._links, self._source.name, self._target.name, now_ms)
         if others:
             raise ClientError(
                 f"no offsets are written: {self._source.name} also gets messages of {', '.join(others)}, which they "
@@ -194,10 +222,14 @@ class GroupOffsets:
             if queue is not None and found is not None:
                 self._back.copied[queue] = self._copied_back(found[0])
 
+    def _read_back(self, queue: SourceQueue) -> Sequence[Checkpoint]:
+        checkpoint = self._source.records.get(queue_key(queue), Record()).queue
+        return () if checkpoint is None else (checkpoint,)
+
     def _copied_back(self, target: MessageQueue) -> int:
         """Return where the link back goes on in the target's queue; `NO_LINK` without one."""
         queue = SourceQueue(self._target.name, target.topic, target.broker_name, target.queue_id)
-        read = self._read(queue)
+        read = newest_of(*self._read(queue))
         return NO_LINK if read is None else read.next_offset
 
     async def _commit(self, one: TranslatedOffset, masters: Mapping[str, str]) -> None:
@@ -209,6 +241,11 @@ class GroupOffsets:
         committed = await groups.committed(address, one.group, queue.topic, queue.queue_id)
         if committed is None or committed < one.target_offset:
             await groups.commit(address, one.group, queue.topic, queue.queue_id, one.target_offset)
+
+
+async def _pause_after(number: int) -> None:
+    if number % _QUEUES_AT_ONCE == 0:
+        await next_turn()
 
 
 async def _is_online(admin: AdminClient, group: str) -> bool:

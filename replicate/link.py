@@ -57,12 +57,12 @@ _TOPICS_AT_ONCE: Final = 16
 class ReplicationLink:
     """The link `config` of those in `links`; both clusters are started.
 
-    `read` tells how far any of the links has read a queue.
+    `read` tells how far each of the links has read a queue.
     """
 
     def __init__(
         self, config: LinkConfig, source: Cluster, target: Cluster, owner: str, clock: Clock,
-        links: Config, read: Callable[[SourceQueue], Checkpoint | None],
+        links: Config, read: Callable[[SourceQueue], Sequence[Checkpoint]],
     ) -> None:  # fmt: skip
         self.config = config
         self.source = source
@@ -160,7 +160,9 @@ class ReplicationLink:
         await self.lease.renew()
         if self.lease.is_held:
             at_ms = self._clock.wall_ms()
-            link = Link(self.source.name, self.config.forward, self.target.name, at_ms, self.lease.owner)
+            link = Link(
+                self.source.name, self.config.forward, self.target.name, at_ms, self.lease.owner, self.offsets.unplaced
+            )
             await self.target.post(link_key(self.source.name), Record(link=link))
 
     def _check_circle(self) -> None:

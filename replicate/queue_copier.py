@@ -12,8 +12,8 @@ from itertools import islice, takewhile
 from typing import Final
 
 from replicate.ends import Bounds, CopyRefused, Placed, SourceEnd, TargetEnd
-from replicate.places import PAGE, PAUSE_S, PlaceReader
-from replicate.protocol.copies import Copy, Portion, SourceQueue, origin_of, portion
+from replicate.places import MAX_MESSAGES, PAGE, PAUSE_S, PlaceReader
+from replicate.protocol.copies import Copy, Portion, SourceQueue, origin_of, portion, stream_of
 from replicate.protocol.position import Checkpoint, Position, late_s
 from sprocket.client.message import ReceivedMessage
 from sprocket.common.clock import Clock
@@ -231,10 +231,11 @@ class QueueCopier:
             logger.warning(
                 "event=source_lost_messages queue=%s copied=%d left=%d", self.queue, position.next_offset, source.end
             )
-            position.rewind(source.end)
+            position.rewind(source.end, stream_of(self.queue))
         if missed := position.expired(source.begin):
             logger.error("event=messages_missed queue=%s count=%d to=%d", self.queue, missed, source.begin)
             self._missed += missed
+        position.take_streams(known, source.begin, MAX_MESSAGES)
         if position.epoch != self._kept_epoch:
             # Before its first copy: one who goes on in the old epoch would send numbers that the target drops.
             await self._rules.keep(self.queue, self.checkpoint)

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from replicate.config import Config
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.position import Checkpoint
 from replicate.protocol.steps import Pair, newest
@@ -29,6 +30,7 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str = ""
     at_ms: int = 0
     owner: str = ""
+    unplaced: int = 0  # groups that get no offset in some queue, as their place there is not known
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -88,10 +90,15 @@ def link_key(source: str) -> str:
     return f"link/{source}"
 
 
-def sources_in(table: Mapping[str, Record], now_ms: int) -> set[str]:
-    """Return the clusters from which a replicator copied to this one in the last day."""
-    links = [record.link for record in table.values() if record.link is not None]
-    return {link.source for link in links if link.at_ms > now_ms - _DAY_MS}
+def uncounted(table: Mapping[str, Record], links: Config, source: str, target: str, now_ms: int) -> list[str]:
+    """Return the clusters beside `target` that are copied to `source`, whose table it is, by none of `links`.
+
+    Those that were copied in the last day count, and those of a replicator of an older version, which does not say when
+    it copied.
+    """
+    known = [record.link for record in table.values() if record.link is not None]
+    copied = {link.source for link in known if link.at_ms > now_ms - _DAY_MS or not link.at_ms}
+    return sorted(each for each in copied - {target} if links.link(each, source) is None)
 
 
 def pair_key(one: str, other: str) -> str:

@@ -16,7 +16,7 @@ from replicate.group_offsets import GroupOffsets
 from replicate.lease import RENEW_S
 from replicate.protocol.position import Checkpoint, late_s
 from replicate.protocol.steps import copies_messages
-from replicate.records import Record, link_key, pair_in, queue_of, sources_in
+from replicate.records import Record, link_key, pair_in, queue_of, uncounted
 from sprocket.client.admin.at_once import AtOnce, answered, check_all
 from sprocket.client.connection.wakeup import pause
 from sprocket.common.clock import Clock
@@ -75,6 +75,7 @@ class LinkReport(msgspec.Struct, rename="camel"):
     is_old: bool = False  # whether a replicator was here that does not say that it copies: that of an older version
     rests: str = ""  # why nothing is copied now: the state of the pair
     uncounted: list[str] = []  # clusters whose messages come to the source by links of another configuration
+    unplaced: int = 0  # groups that get no offset in some queue of the target, as their place there is not known
 
     @property
     def is_copied(self) -> bool:
@@ -97,7 +98,7 @@ async def link_reports(config: Config, clusters: Mapping[str, Cluster], clock: C
 
     async def report(link: LinkConfig) -> LinkReport:
         try:
-            return await link_report(link, clusters, clock)
+            return await link_report(link, config, clusters, clock)
         except (ClientError, TimeoutError) as error:
             return LinkReport(link.source, link.target, failure=str(error) or "no answer in time")
 
@@ -106,13 +107,14 @@ async def link_reports(config: Config, clusters: Mapping[str, Cluster], clock: C
 
 async def link_report(
     config: LinkConfig,
+    links: Config,
     clusters: Mapping[str, Cluster],
     clock: Clock,
     *,
-    pair: Config | None = None,
+    with_groups: bool = False,
     settle_s: float = 0.0,
 ) -> LinkReport:
-    """Return the report of a link, with the groups if it is one of `pair`; its target must answer.
+    """Return the report of a link of `links`; its target must answer.
 
     Look twice, `settle_s` apart, whether messages arrive.
 
@@ -132,9 +134,9 @@ async def link_report(
     report = LinkReport(config.source, config.target, ends is not None, moves, queues)
     if ends is not None:
         await source.open_table(create=False)
-        report.uncounted = sorted(sources_in(source.records, clock.wall_ms()) - clusters.keys())
-        if pair is not None:
-            report.groups = await _groups(config, pair, source, target)
+        report.uncounted = uncounted(source.records, links, source.name, target.name, clock.wall_ms())
+        if with_groups:
+            report.groups = await _groups(config, links, source, target)
     _add_state(report, target.records, source.records, clock)
     return report
 
@@ -161,6 +163,7 @@ def _add_state(report: LinkReport, target: Mapping[str, Record], source: Mapping
     report.is_old = link is not None and not link.owner
     if link is not None and link.owner:
         report.replicator, report.silent_s = link.owner, max(0, clock.wall_ms() - link.at_ms) / 1000
+        report.unplaced = link.unplaced
     pair = pair_in(report.source, report.target, target, source)
     if pair is not None and not copies_messages(pair, report.source):
         report.rests = f"{pair.active} is active ({pair.phase})"
@@ -225,8 +228,8 @@ def _queue(
     )  # fmt: skip
 
 
-async def _groups(config: LinkConfig, pair: Config, source: Cluster, target: Cluster) -> list[GroupReport]:
-    offsets = GroupOffsets(config, pair, source, target, {})
+async def _groups(config: LinkConfig, links: Config, source: Cluster, target: Cluster) -> list[GroupReport]:
+    offsets = GroupOffsets(config, links, source, target, {})
     return [
         GroupReport(
             one.group, one.queue.topic, one.queue.broker_name, one.queue.queue_id, one.source_offset, one.target_offset

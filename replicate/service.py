@@ -11,7 +11,7 @@ from replicate.link import ReplicationLink
 from replicate.protocol.copies import SourceQueue
 from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import QueueCopier
-from replicate.records import Record, newest_of, queue_key
+from replicate.records import Record, queue_key
 from sprocket.common.clock import Clock
 from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.metrics.declared import Kind, Metric, Read
@@ -39,6 +39,7 @@ class Replication:
             )
             for each in config.links
         ]  # fmt: skip
+        self._config = config
         self._fail = fail
         self._tasks: list[asyncio.Task[None]] = []
         registry = MetricRegistry(self.exported_metrics(), lambda: {"replicator": owner})
@@ -47,11 +48,18 @@ class Replication:
             page_keys=("the address", "metrics-port"),
         )  # fmt: skip
 
-    def _read(self, queue: SourceQueue) -> Checkpoint | None:
-        """Return the checkpoint of the link that has read most of a queue, by this replicator or another one."""
+    def _read(self, queue: SourceQueue) -> list[Checkpoint]:
+        """Return the checkpoints of the links that have read a queue, by this replicator or another one.
+
+        Among three and more clusters those of a link that is not in the configuration do not count: it may be gone, and
+        does not see what the queue has lost since.
+        """
+        records = [
+            cluster.records.get(queue_key(queue), Record()).queue for name, cluster in self.clusters.items()
+            if self._config.is_pair or self._config.link(queue.cluster, name) is not None
+        ]  # fmt: skip
         copiers = [link.copiers[queue].checkpoint for link in self.links if queue in link.copiers]
-        records = [cluster.records.get(queue_key(queue), Record()).queue for cluster in self.clusters.values()]
-        return newest_of(*copiers, *records)
+        return [*copiers, *filter(None, records)]
 
     async def start(self) -> None:
         """Begin to replicate, also if the metrics' port is taken, as by another replicator.  Raises TlsUnusable."""

@@ -158,11 +158,16 @@ def origin_of(message: ReceivedMessage, queue: SourceQueue) -> tuple[str, int] |
     """Return the stream of a message of `queue`, and its number there; None if it does not say so."""
     mark = mark_in(queue.topic, message.stored_properties)
     if mark is None:
-        return stream_name(queue.cluster, queue.queue_id, queue.broker_name), message.queue_offset
+        return stream_of(queue), message.queue_offset
     origin = origin_in(mark, message.stored_properties)
     if origin is None:
         return None
     return stream_name(origin.cluster, origin.queue_id, origin.broker_name), origin.offset
+
+
+def stream_of(queue: SourceQueue) -> str:
+    """Return the stream of what applications send to a queue."""
+    return stream_name(queue.cluster, queue.queue_id, queue.broker_name)
 
 
 def _source_of(mark: Mark, topic: str) -> SourceQueue:

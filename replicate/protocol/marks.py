@@ -21,6 +21,8 @@ _NAME, _ORIGIN_NAME = encoded_name(MARK), encoded_name(ORIGIN)
 CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 # A longer path is that of a circle that nobody wanted.
 MAX_PATH: Final = 16
+# A longer name is that of no broker.  Names of origins are kept in checkpoints.
+_MAX_BROKER_NAME: Final = 255
 
 
 class Origin(NamedTuple):
@@ -80,12 +82,16 @@ def mark_in(topic: str, properties: bytes) -> Mark | None:
 def origin_in(mark: Mark, properties: bytes) -> Origin | None:
     """Return where a copy was first; None if it does not say so."""
     if len(mark.path) == 1:
-        return Origin(mark.source, mark.broker_name, mark.queue_id, mark.offset)
+        return _origin(mark.source, mark.broker_name, mark.queue_id, mark.offset)
     value = find_last(properties, _ORIGIN_NAME)
     parts = [] if value is None else java_text(value).split(";", 2)
     if len(parts) != 3 or not (_is_number(parts[0]) and _is_number(parts[1])):
         return None
-    return Origin(mark.path[0], parts[2], int(parts[1]), int(parts[0]))
+    return _origin(mark.path[0], parts[2], int(parts[1]), int(parts[0]))
+
+
+def _origin(cluster: str, broker_name: str, queue_id: int, offset: int) -> Origin | None:
+    return Origin(cluster, broker_name, queue_id, offset) if len(broker_name) <= _MAX_BROKER_NAME else None
 
 
 def is_wanted(mark: Mark | None, source: str, target: str, *, forwards: bool) -> bool:

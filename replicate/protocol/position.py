@@ -97,6 +97,19 @@ class Position:
         """Forget the position: the outcome of a send is unknown."""
         self._session = None
 
+    def take_streams(self, known: Checkpoint | None, begin: int, most: int) -> None:
+        """Take the streams that another replicator has read further; the source has no message before `begin`.
+
+        Where they lack more than `most` messages they begin again.
+        """
+        if self.origins is None:
+            return
+        if known is not None and known.streams is not None and known.epoch == self.epoch:
+            self.origins = max(self.origins, Origins(known.streams), key=lambda one: one.end)
+        self.origins.skip(begin)
+        if self.next_offset - self.origins.end > most:
+            self.origins = Origins.from_offset(self.next_offset)
+
     @property
     def read_from(self) -> int:
         """Where the source's queue is read from: a message that another replicator copied is read for its origin."""
@@ -134,10 +147,15 @@ class Position:
                 self.next_offset = self.start
             return None
         after = found.mark.offset + 1
-        if was_lost and after > self.next_offset:
-            self.map.cut(self.next_offset, found.offset + 1)  # the source was rewound, and only older copies are left
-            return None
-        if self.has_copies and found.offset == self.floor and not was_lost:
+        if was_lost:
+            # Another replicator may have copied lost messages again since, to other places: all are read again.
+            self.map.cut(0)
+            if after > self.next_offset:  # the source was rewound, and only older copies are left
+                self.map.cover(self.start, self.next_offset, found.offset + 1)
+                return None
+            self.next_offset = self.start
+            return Stretch(self.start, after, 0, found.offset + 1)
+        if self.has_copies and found.offset == self.floor:
             return None  # what follows it was left out, or the source was rewound
         if after < self.map.source_end:
             self.map.cut(after, found.offset + 1)
@@ -172,18 +190,19 @@ class Position:
         """Go on at `begin` at least, as the source has no older messages; return how many were not copied."""
         missed = max(0, begin - self.next_offset)
         self.next_offset += missed
-        if self.origins is not None:
-            self.origins.skip(begin)
         return missed
 
     def advance(self, offset: int) -> None:
         """Go on at `offset`: the messages before it are copied, left out or gone."""
         self.next_offset = offset
 
-    def rewind(self, offset: int) -> None:
-        """Go on at `offset`: the source has other messages from there on.  They get numbers of a new stream."""
+    def rewind(self, offset: int, stream: str) -> None:
+        """Go on at `offset`: the source has other messages from there on.  The target numbers them anew.
+
+        `stream` is that of the queue itself.
+        """
         if self.origins is not None:
-            self.origins.cut(offset)
+            self.origins.lose(offset, stream)
         self.next_offset = offset
         self.start = min(self.start, offset)
         self.epoch += 1

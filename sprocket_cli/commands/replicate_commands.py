@@ -137,6 +137,11 @@ def _summary(report: "LinkReport") -> str:
             f"no offsets of groups are written, as {report.source} also gets messages of {others}: write all links "
             "into one configuration"
         )
+    if report.unplaced:
+        parts.append(
+            f"groups without an offset in some queue of {report.target}, as their place there is not known: "
+            f"{report.unplaced}"
+        )
     return f"{link}: {'; '.join(parts)}"
 
 

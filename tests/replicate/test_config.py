@@ -1,5 +1,6 @@
 """Links of three and more clusters."""
 
+import msgspec
 import pytest
 
 from replicate.config import Config
@@ -27,3 +28,15 @@ def test_offsets_need_a_link_that_reads_the_target_where_others_are_copied_to_bo
     for good in ([*links, "b>a"], ["c>b", "a>b"]):
         assert _config(*good, more=_NO_FORWARD)
     assert _config(*links, more="forward = false\ngroups = []")
+
+
+@pytest.mark.parametrize(("topics", "good"), [("Other*", False), ("*", True), ("T*", True), ("T1", False)])
+def test_the_link_that_reads_the_target_has_the_same_topics(topics: str, good: bool) -> None:
+    links = _config("c>a", "c>b", "a>b", "b>a", more=f'{_NO_FORWARD}\ntopics = ["T*"]')
+    read = msgspec.structs.replace(links.links[-1], topics=(topics,))
+    changed = msgspec.structs.replace(links, links=(*links.links[:-1], read))
+    if good:
+        assert changed.checked() == changed
+    else:
+        with pytest.raises(ConfigError, match="need a link that reads b"):
+            changed.checked()

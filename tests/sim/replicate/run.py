@@ -3,11 +3,12 @@
 Checked is that each message is in each cluster exactly once, that the order of each queue of origin is kept, and that
 translated offsets are exact: a group that moves gets the first message that it has not consumed, and none before it
 but those that the other queue has in another order.  That is so in rings and meshes, too, by the origins of messages.
-In the shape "lossy" the target forgets the end of its log at restarts.
+In the shape "lossy" the target forgets the end of its log at restarts.  In the shape "rewound" one cluster of a mesh
+does so once, and sends other messages with the same numbers: a group that moves may get more again, but misses nothing.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from itertools import permutations, product
 from random import Random
@@ -28,6 +29,7 @@ SHAPES = {
     # Each copies to the two others, and none forwards copies.
     "mesh": (("a", "b", "c"), tuple(permutations("abc", 2))),
     "lossy": (("a", "b"), (("a", "b"),)),
+    "rewound": (("a", "b", "c"), tuple(permutations("abc", 2))),
 }
 
 
@@ -57,6 +59,7 @@ class Run:
         self.random = Random(outcome.seed)
         self.clock = ManualClock()
         self.is_settled = False
+        self.lost: set[str] = set()  # messages that their cluster has no more
         names, self.links = SHAPES[outcome.shape]
         self.clusters = {name: SimCluster(name, QUEUES, self.random) for name in names}
         self.saved: dict[tuple[str, str, int], Checkpoint] = {}
@@ -76,9 +79,11 @@ class Run:
         """Start one more copier of a queue, from the checkpoint that was saved last."""
         source, target, queue_id = link
         rules = CopyRules(
-            target=target, forwards=self.outcome.shape != "mesh", batch_bytes=self.random.choice((400, 3000)),
-            compresses=False, skips_refused=False, admit=self._admit, pause=self._pause, is_open=lambda: True,
-            refused=self._refused, known=lambda queue: self.saved.get(link), keep=self._refused,
+            target=target, forwards=self.outcome.shape not in ("mesh", "rewound"),
+            batch_bytes=self.random.choice((400, 3000)), compresses=False, skips_refused=False, admit=self._admit,
+            pause=self._pause, is_open=lambda: True,
+            refused=self._refused, known=lambda queue: self.saved.get(link),
+            keep=lambda queue, checkpoint: self._keep(link, checkpoint),
             keeps_origins=self.outcome.shape != "lossy",
         )  # fmt: skip
         checkpoint = self.saved.setdefault(
@@ -99,7 +104,11 @@ class Run:
         await turns(self.random, 5)
 
     async def _refused(self, *ignored: object) -> None:
-        raise AssertionError("nothing is refused here, and no source loses anything")
+        raise AssertionError("nothing is refused here")
+
+    async def _keep(self, link: tuple[str, str, int], checkpoint: Checkpoint) -> None:
+        assert link[0] == "c" and self.outcome.shape == "rewound", "no source loses anything"
+        self.saved[link] = checkpoint
 
     def all_links(self) -> list[tuple[str, str, int]]:
         return [(source, target, number) for source, target in self.links for number in range(QUEUES)]
@@ -134,7 +143,10 @@ class Run:
         for link in self.all_links():
             self.begin(link)
         senders = ["a"] if self.outcome.shape == "lossy" else list(self.clusters)
-        for number in range(self.random.randint(20, 120)):
+        count = self.random.randint(20, 120)
+        for number in range(count):
+            if self.outcome.shape == "rewound" and number == count // 2:
+                await self.lose_end("c")
             name, queue_id = self.random.choice(senders), self.random.randrange(QUEUES)
             self.clusters[name].produce(queue_id, f"{name}-{queue_id}-{number:05}")
             self.outcome.messages += 1
@@ -148,16 +160,50 @@ class Run:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
+    async def lose_end(self, name: str) -> None:
+        """Let all restart, and one cluster forget the end of its log, when the others have it.
+
+        Go on when each link from it has seen that: one that looks later takes other messages for those that it copied.
+        """
+        copiers = [(link, copier) for link, copier in self.copiers.values() if link[0] == name]
+        await self._until(lambda: all(copier.position.next_offset >= self._end(link) for link, copier in copiers))
+        before = {key for number in range(QUEUES) for key in self.clusters[name].keys(number)}
+        for cluster in self.clusters.values():
+            cluster.crash(self.random.randint(1, 5) if cluster.name == name else 0)
+        self.lost = {key for key in before if key.startswith(name)} - {
+            key for number in range(QUEUES) for key in self.clusters[name].keys(number)
+        }
+        self.clusters[name].takes_copies = False
+        await self._until(lambda: all(self._has_seen(link, copier) for link, copier in copiers))
+        self.clusters[name].takes_copies = True
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        for _ in range(20_000):
+            if holds():
+                return
+            await asyncio.sleep(0)
+        self.outcome.problems.append("the links from a cluster that is to lose its end stand still")
+
+    def _end(self, link: tuple[str, str, int]) -> int:
+        return len(self.clusters[link[0]].queues[link[2]])
+
+    def _has_seen(self, link: tuple[str, str, int], copier: QueueCopier) -> bool:
+        is_located = copier.position.is_of(self.clusters[link[1]].session)
+        return is_located and copier.position.next_offset <= self._end(link)
+
     async def settle(self) -> None:
         for _ in range(20_000):
             await asyncio.sleep(0)
-            if all(len(cluster.queues[number]) >= self.sent(number) for cluster in self.clusters.values()
-                   for number in range(QUEUES)) and not self.unread():  # fmt: skip
+            if self.has_all() and not self.unread():
                 break
         await turns(self.random, 600)
 
-    def sent(self, queue_id: int) -> int:
-        return len(self.originals(queue_id))
+    def has_all(self) -> bool:
+        """Return whether each cluster has all messages; it may also have some that their cluster has lost."""
+        queues = list(product(self.clusters.values(), range(QUEUES)))
+        if any(len(cluster.queues[number]) < len(self.originals(number)) for cluster, number in queues):
+            return False
+        return not self.lost or all({*self.originals(number)} <= {*cluster.keys(number)} for cluster, number in queues)
 
     def originals(self, queue_id: int) -> list[str]:
         """The ids of all messages that applications sent to a queue of any cluster."""
@@ -169,7 +215,7 @@ class Run:
         for cluster in self.clusters.values():
             for number in range(QUEUES):
                 keys = cluster.keys(number)
-                wanted = self.originals(number)
+                wanted = [*self.originals(number), *self.lost.intersection(keys)]
                 if sorted(keys) != sorted(wanted):
                     doubled = sorted({key for key in keys if keys.count(key) > 1})
                     lost = sorted(set(wanted) - set(keys))
@@ -187,7 +233,7 @@ class Run:
 
         Where the target loses its end, places are known again when a copier has gone on.
         """
-        if self.outcome.shape == "lossy" and not self.is_settled:
+        if self.outcome.shape == "rewound" or (self.outcome.shape == "lossy" and not self.is_settled):
             return
         for (source, target, number), copier in self.copiers.values():
             position = copier.position
@@ -208,13 +254,14 @@ class Run:
                     self.outcome.problems.append(f"{source}>{target}/{number}: {offset} is {found}, not {wanted}")
 
     def read(self) -> dict[tuple[str, int], list[Streams]]:
-        """What copiers have read of each queue."""
-        read: dict[tuple[str, int], list[Streams]] = {}
+        """What copiers have read of each queue, in its newest epoch."""
+        read: dict[tuple[str, int], list[Checkpoint]] = {}
         for (source, _, number), copier in self.copiers.values():
-            streams = copier.checkpoint.streams
-            if streams is not None:
-                read.setdefault((source, number), []).append(streams)
-        return read
+            read.setdefault((source, number), []).append(copier.checkpoint)
+        return {
+            queue: [one.streams for one in known if one.streams and one.epoch == max(one.epoch for one in known)]
+            for queue, known in read.items() if any(one.streams for one in known)
+        }  # fmt: skip
 
     def unread(self) -> list[tuple[str, int]]:
         """The queues that no copier has read to their end."""
@@ -224,7 +271,10 @@ class Run:
         ]  # fmt: skip
 
     def check_moves(self) -> None:
-        """A group goes on at the first message that it has not consumed, of those that were read, and skips none."""
+        """A group goes on at the first message that it has not consumed, of those that were read, and skips none.
+
+        What a cluster lost before it came here is not counted.
+        """
         keys = {(name, number): cluster.keys(number)
                 for name, cluster in self.clusters.items() for number in range(QUEUES)}  # fmt: skip
         read = self.read()
@@ -236,11 +286,11 @@ class Run:
     def check_move(self, keys: list[str], here: Streams, others: list[str], there: Streams) -> None:
         end = len(keys)
         for offset in {end, here.end, self.random.randint(0, end), self.random.randint(max(0, end - 5), end)}:
-            consumed = set(keys[: min(offset, here.end)])
+            consumed = {*keys[: min(offset, here.end)], *self.lost.difference(keys)}
             wanted = next((place for place, key in enumerate(others[: there.end]) if key not in consumed), there.end)
-            found = moved([(here, offset)], there, self.clusters.keys(), 0)
+            found = moved([(here, offset)], there, self.clusters.keys())
             self.outcome.moves += 1
-            if found != wanted:
+            if found is None or found > wanted or (found < wanted and self.outcome.shape != "rewound"):
                 self.outcome.problems.append(f"a group at {offset} of {keys} goes to {found}, not {wanted}: {others}")
 
 

@@ -26,6 +26,7 @@ class SimCluster:
         self.name = name
         self.queues: list[list[bytes]] = [[] for _ in range(queues)]
         self.random = random
+        self.takes_copies = True
         self.crash()
 
     def crash(self, lost: int = 0) -> None:
@@ -165,7 +166,7 @@ class SimTarget:
     async def _deliver(self, session: object, copies: Sequence[Copy], answer: "asyncio.Future[Placed]") -> None:
         random = self._cluster.random
         await turns(random, 400 if random.random() < 0.05 else 10)
-        if session is not self._cluster.session:
+        if session is not self._cluster.session or not self._cluster.takes_copies:
             self._faults["request lost"] = self._faults.get("request lost", 0) + 1
             return
         placed = self._cluster.store(self._queue_id, copies)
