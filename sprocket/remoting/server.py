@@ -105,6 +105,7 @@ class RemotingServer:
         if self._server is None:
             await self.bind()
         assert self._server is not None
+        self._is_held = False  # it may have been stopped before
         try:
             await serve(self._server)
         except OSError as error:

@@ -229,10 +229,10 @@ async def test_a_store_that_cannot_write_says_why(
 ) -> None:
     async with hot_path(tmp_path) as path:
 
-        def refuse(messages: object) -> object:
+        def refuse(*messages: object) -> object:
             raise error
 
-        path.store.append = refuse  # type: ignore[method-assign, assignment]
+        path.store.append = path.store.append_encoded = refuse  # type: ignore[method-assign, assignment]
         for batch in (False, True):
             response = await path.send(client_batch((0, b"x", b"")) if batch else b"x", batch=batch)
             assert response.code == code
