@@ -184,7 +184,8 @@ class Load:
         try:
             place = await send_message(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
         except Refused as refusal:
-            if refusal.code not in _UNDECIDED:
+            # A broker that stops ends the work on what it has not answered yet.
+            if refusal.code not in _UNDECIDED and "the server ended the work" not in refusal.remark:
                 self.refused += 1
                 raise
             # Neither acknowledged nor refused: the message may be there.
