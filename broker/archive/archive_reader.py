@@ -87,7 +87,7 @@ class ArchiveReader(ArchiveService):
         self._noted = manifest
 
     def _tell_incomplete(self, manifest: Manifest) -> None:
-        """Name the compacted topics of which the archived log has expired in part: only it is served here."""
+        """Log the compacted topics whose archived log has expired in part.  This broker serves nothing else of them."""
         tier = self._core.tier
         found = {
             one.topic

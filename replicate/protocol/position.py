@@ -197,7 +197,7 @@ class Position:
         self.next_offset = offset
 
     def rewind(self, offset: int, stream: str) -> None:
-        """Go on at `offset`: the source has other messages from there on.  The target numbers them anew.
+        """Go on at `offset`, from which on the source has other messages than before.  The target numbers them anew.
 
         `stream` is that of the queue itself.
         """

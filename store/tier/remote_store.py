@@ -47,7 +47,7 @@ _PART_BYTES: Final = 8 << 20
 _PARTS_AT_ONCE: Final = 3
 _STREAM_BYTES: Final = 4 << 20
 _LOCK_SUFFIX: Final = ".lock"
-# Words in the text of an error, of which obstore says no more.  First those that count, whatever the status is.
+# obstore tells these errors apart by their texts alone.  The first kind whose words are found counts.
 _SAID: Final[dict[type[ObjectStoreError], tuple[str, ...]]] = {
     Full: ("No space left", "Disk quota exceeded", "QuotaExceeded", "InsufficientCapacity", "507 Insufficient"),
     Damaged: ("416 Range Not Satisfiable", "Invalid range", "range was invalid"),
@@ -56,7 +56,7 @@ _SAID: Final[dict[type[ObjectStoreError], tuple[str, ...]]] = {
         "400 Bad Request", "Read-only file", "Permission denied",
     ),
 }  # fmt: skip
-# Limit of a download, of which a slow link needs a lot; a store that sends nothing fails much sooner.
+# Limit of a whole download over a slow link.  A store that sends nothing fails much sooner.
 _MAX_REQUEST_S: Final = 3600.0
 
 
