@@ -216,6 +216,8 @@ class GroupOffsets:
 
     def _look_back(self) -> None:
         """Note how far the link back has copied the target's queues, before the source is asked for anything."""
+        if not self._links.is_pair:
+            return  # places among three and more clusters do not depend on it
         known = {queue_of(key) for key in self._target.records} | self._copiers.keys()
         for queue in known:
             found = None if queue is None or queue.cluster != self._source.name else self._place_of(queue)

@@ -11,6 +11,7 @@ from msgspec.structs import replace as changed
 
 from sprocket.client import arguments
 from sprocket.client.admin.admin_client import AdminClient, AdminError
+from sprocket.client.admin.admin_requests import none_if
 from sprocket.client.errors import IllegalArgument
 from sprocket.client.message import Message
 from sprocket.client.send.send_request import properties_text
@@ -140,13 +141,10 @@ class Schedules:
 
     async def _masters(self, topic: str) -> dict[str, str]:
         """Return the address of each master that takes messages of `topic`, by broker name."""
-        try:
-            route = await self._admin.topic_route(topic)
-        except AdminError as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
+        route = await none_if(ResponseCode.TOPIC_NOT_EXIST, self._admin.topic_route(topic))
+        if route is None:
             advice = f"topic {topic} does not exist; create it with `sprocket topic create {topic}`"
-            raise AdminError(advice, error.code) from None
+            raise AdminError(advice, ResponseCode.TOPIC_NOT_EXIST)
         writable = {queues.broker_name for queues in route.queue_datas if queues.perm & PERM_WRITE}
         masters = {
             group.broker_name: group.broker_addrs[MASTER_ID]

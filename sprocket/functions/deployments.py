@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from sprocket.client.admin.admin_client import AdminClient
-from sprocket.client.admin.admin_requests import AdminError
+from sprocket.client.admin.admin_requests import none_if
 from sprocket.client.connect import Connection
 from sprocket.client.errors import ClientError, TopicNotFound
 from sprocket.client.typed.table import Table
@@ -159,13 +159,10 @@ async def create_topics(
         queues: dict[str, int] = {}
         masters: dict[str, str] = {}
         for topic in function.inputs:
-            try:
-                route = await admin.topic_route(whole(topic))
-            except AdminError as error:
-                if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                    raise
+            route = await none_if(ResponseCode.TOPIC_NOT_EXIST, admin.topic_route(whole(topic)))
+            if route is None:
                 advice = f"create it with `sprocket topic create {whole(topic)}`"
-                raise ClientError(f"the input topic {topic} of {function.name} does not exist; {advice}") from None
+                raise ClientError(f"the input topic {topic} of {function.name} does not exist; {advice}")
             if route.topic_queue_mapping_by_broker:
                 raise ClientError(f"{topic} is a static topic: its queues move, so functions cannot read it")
             for data in route.queue_datas:

@@ -42,7 +42,6 @@ def dump(
 
     Records of unfinished transactions are included.  Exit status: 0, or 1 if no record begins at --offset.
     """
-
     selection = selection_of(options)
     if offset is not None:
         selection, limit = replace(selection, from_offset=offset, to_offset=None), 1

@@ -286,6 +286,8 @@ async def print_messages_of_queue(
             counts[stored.message.tags] += 1
             if as_json or print_message:
                 print_stored(stored, charset if print_body else None, as_json=as_json)
-    for tag, count in counts.most_common() if count_tags and not as_json else ():
+    if as_json or not count_tags:
+        return
+    for tag, count in counts.most_common():
         if tag.strip():
             click.echo(f"Tag: {tag:<30} Count: {count}")
