@@ -471,6 +471,11 @@ class MessageStore:
         compacted = self.compaction.of(topic, queue_id)
         return 0 if queue is None else queue.min_offset if compacted is None else compacted.first_offset
 
+    def gap(self, topic: str, queue_id: int) -> range:
+        """Return the offsets between a queue's compacted part and its log: what is there, only an archive has."""
+        queue, compacted = self._table.by_key.get((topic, queue_id)), self.compaction.of(topic, queue_id)
+        return range(0) if queue is None or compacted is None else range(compacted.end_offset, queue.min_offset)
+
     def reported_min_offset(self, topic: str, queue_id: int) -> int:
         """Return `min_offset` as RocketMQ responds: -1 for a batch queue that never had a message."""
         queue = self._table.by_key.get((topic, queue_id))
@@ -579,15 +584,11 @@ class MessageStore:
         """Return the removal of light queues."""
         return self._removal.of_light(names)
 
-    def delete_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
-        """Remove queues whose messages have all expired, except those of topics for which `is_kept` is true.
-
-        Return how many were removed.  Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
-        """
-        return self.expired_removal(is_kept).run()
-
     def expired_removal(self, is_kept: Callable[[str], bool]) -> Removal[dict[QueueKey, LogicQueue]]:
-        """Return the steps of `delete_expired_queues`."""
+        """Return the steps that remove queues whose messages have all expired, without those of topics that are kept.
+
+        Its result are the removed queues.  Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
+        """
         return self._removal.of_expired(lambda topic: is_kept(topic) or self.compaction.is_compacted(topic))
 
     def first_store_time(self) -> int:

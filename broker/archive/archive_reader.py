@@ -14,7 +14,7 @@ from typing import Final
 from broker.archive.archive_service import ArchiveService
 from broker.config.broker_config import BrokerRole
 from broker.core import BrokerCore
-from broker.topic.attributes import QUEUE_TYPE
+from broker.topic.attributes import CLEANUP_POLICY, QUEUE_TYPE
 from broker.topic.topics import TopicTable
 from sprocket.common.errors import ConfigError, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
@@ -22,6 +22,7 @@ from sprocket.remoting.bodies.topic import MESSAGE_TYPE, PERM_READ, TopicConfig,
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.message.topic_names import DLQ_PREFIX, LIGHT_PREFIX, RETRY_PREFIX
 from store.layout import AFTER_ARCHIVES
+from store.tier.compacted_files import TABLES, CompactedFiles
 from store.tier.group_store import GroupStore
 from store.tier.manifest import NAME, Manifest
 from store.tier.object_store import Damaged, NotFound
@@ -46,7 +47,8 @@ class ArchiveReader(ArchiveService):
         core.store.cleaner.keep_until_archived(None)
         self._archive_of_others = archive
         self._tables_sha256 = ""
-        self._incomplete: list[str] = []
+        self._tables = CompactedFiles(archive, core.config.store.store_path_root_dir / TABLES)
+        self._damaged: list[str] = []
 
     def check(self) -> None:
         config = self._core.config
@@ -77,27 +79,26 @@ class ArchiveReader(ArchiveService):
         found = None
         if tables is not None and tables.sha256 != self._tables_sha256:
             found = _topics_in(await read_tables(self._archive_of_others, tables))
+        compacted = await self._tables.follow(one for one in manifest.compacted if serves(core.topics, one.topic))
         await core.tier.adopt(manifest)
-        core.store.continue_at(core.tier.archived_ends())
+        # No wait from here on: a reader sees the log and the compacted queues of one manifest.
+        ends = core.tier.archived_ends()
+        core.store.continue_at(ends | {key: max(ends.get(key, 0), one.end_offset) for key, one in compacted.items()})
+        core.store.compaction.adopt(compacted)
         if found is not None and tables is not None:
             self._take_over(found)
             self._tables_sha256 = tables.sha256
-        self._tell_incomplete(manifest)
+        self._tell_damaged()
         self.figures_now.note(manifest, 0)
         self._noted = manifest
 
-    def _tell_incomplete(self, manifest: Manifest) -> None:
-        """Log the compacted topics whose archived log has expired in part.  This broker serves nothing else of them."""
-        tier = self._core.tier
-        found = {
-            one.topic
-            for one in manifest.compacted
-            if not tier.has(one.topic, one.queue_id) or one.part.first_offset < tier.min_offset(one.topic, one.queue_id)
-        }
-        if sorted(found) != self._incomplete:
-            self._incomplete = sorted(found)
-            text = ", ".join(self._incomplete[:10])
-            peer_lines.warning(_log, "", "event=archived_tables_incomplete count=%d topics=%r", len(found), text)
+    def _tell_damaged(self) -> None:
+        """Log the compacted topics that are damaged in the archive.  Of these its log is served, as far as it goes."""
+        damaged = sorted(self._tables.damaged)
+        if damaged != self._damaged:
+            self._damaged = damaged
+            text = ", ".join(damaged[:10])
+            peer_lines.warning(_log, "", "event=archived_tables_incomplete count=%d topics=%r", len(damaged), text)
 
     def _absent(self) -> None:
         raise NotFound(f"{NAME}: is not there: readOnlyFrom must name the folder of a broker group's archive")
@@ -116,8 +117,8 @@ class ArchiveReader(ArchiveService):
         for name, config in found.topic_config_table.items():
             if not serves(topics, name) or config.attributes.get(QUEUE_TYPE) == _BATCH:
                 continue
-            kind = config.attributes.get(MESSAGE_TYPE)
-            changes = {} if kind is None or name in topics else {f"+{MESSAGE_TYPE}": kind}
+            kept = () if name in topics else (MESSAGE_TYPE, CLEANUP_POLICY)
+            changes = {f"+{key}": config.attributes[key] for key in kept if key in config.attributes}
             yield TopicConfig(
                 name, config.read_queue_nums, config.write_queue_nums, config.perm & PERM_READ, order=config.order,
                 attributes=changes,

@@ -191,7 +191,7 @@ def get_compacted(
         if found.message_count:
             reader.found(1, found.message_count)
             return found
-        if found.next_offset < end_offset or end_offset == max_offset:
+        if found.next_offset < end_offset or end_offset == max_offset or end_offset < queue.min_offset:
             reader.missed(1)
             return found
     found = reader.get(queue, max(offset, end_offset), max_messages, max_bytes, matches)

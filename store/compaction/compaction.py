@@ -12,7 +12,7 @@ Every member of a group compacts by itself.  Only what is confirmed and on the d
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -165,6 +165,13 @@ class Compaction:
     def size_bytes(self) -> int:
         """Bytes of the messages that all compacted queues keep."""
         return sum(queue.size_bytes for queue in self.queues.values())
+
+    def adopt(self, queues: Mapping[QueueKey, CompactedQueue]) -> None:
+        """Serve `queues`, which other brokers have compacted, and no others.  They belong to this from now on."""
+        for key, queue in self.queues.items():
+            if queue is not queues.get(key):
+                queue.close()
+        self.queues = dict(queues)
 
     def hurry(self) -> None:
         """Begin a round now, because retention waits."""

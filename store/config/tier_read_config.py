@@ -39,7 +39,8 @@ class TierReadConfig:
     )
     tiered_store_read_cache_size: int = int_setting(
         256 * _MIB,
-        "Memory for what was read from the object store (RocketMQ has no such key).",
+        "Memory for what was read from the object store, and at most as much for what is on its way to all groups "
+        "together (RocketMQ has no such key).",
         16 * _MIB,
         "bytes",
         mutable=True,
@@ -47,6 +48,13 @@ class TierReadConfig:
     tiered_store_max_reads_per_group: int = int_setting(
         16,
         "Requests to the object store that one group may have under way (RocketMQ has no such key).",
+        1,
+        "requests",
+        mutable=True,
+    )
+    tiered_store_max_reads: int = int_setting(
+        64,
+        "Requests to the object store that all groups together may have under way (RocketMQ has no such key).",
         1,
         "requests",
         mutable=True,

@@ -45,6 +45,7 @@ KNOWN_NAMES: Final = {
     "queuelist": "how far each queue is on the disk",
     "flushed": "how far the log was on the disk at its last sync",
     "confirm": "offset up to which consumers may read, while a broker runs",
+    "tiertables": "compacted queues of the archive that a broker with readOnlyFrom serves; can be deleted",
     "tierfooters": "where messages lie in the objects of the archive; can be deleted",
     "truncate": "intent to cut the log; the next start finishes the cut",
     "cut": "what a start cut off the log",

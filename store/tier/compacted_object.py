@@ -78,7 +78,7 @@ async def contents(pieces: AsyncIterator[bytes | memoryview], key: str) -> Async
             end = _SIZE.size + packed_bytes
             if len(pending) < end:
                 break
-            yield decompress(bytes(pending[_SIZE.size : end]), _BLOCK_BYTES, key)
+            yield await asyncio.to_thread(decompress, bytes(pending[_SIZE.size : end]), _BLOCK_BYTES, key)
             del pending[:end]
     if pending:
         raise Damaged(f"{key}: ends within a block")
@@ -94,7 +94,7 @@ async def write_part(objects: ObjectStore, entry: CompactedEntry, directory: Pat
 
     async def hashed() -> AsyncIterator[bytes | memoryview]:
         async for piece in objects.stream(entry.key):
-            digest.update(piece)
+            await asyncio.to_thread(digest.update, piece)
             yield piece
 
     with paths[0].open("wb") as log, paths[1].open("wb") as queue:

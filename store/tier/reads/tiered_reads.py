@@ -31,6 +31,7 @@ from store.tier.reads.queue_reads import ReadLimits, Run, TierRead, following, m
 from store.tier.reads.read_ahead import ReadAhead
 from store.tier.reads.record_reads import offsets_of_key, record_at
 from store.tier.reads.steps import StepReads, Steps
+from store.tier.reads.turns import Room
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -52,6 +53,8 @@ class LocalStore(Protocol):
     def min_offset(self, topic: str, queue_id: int, /) -> int: ...
 
     def max_offset(self, topic: str, queue_id: int, /) -> int: ...
+
+    def gap(self, topic: str, queue_id: int, /) -> range: ...
 
     def entry(self, topic: str, queue_id: int, offset: int, /) -> tuple[int, int, int] | None: ...
 
@@ -134,7 +137,7 @@ class TieredReads:
         if level is TieredStorageLevel.DISABLE or not self._may_have(topic, queue_id):
             return False
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-        is_gone = offset < low or low == high
+        is_gone = offset < low or low == high or offset in store.gap(topic, queue_id)
         if not self._view.is_known:
             # Of a queue that other brokers write, nothing is known here.
             is_theirs = self._view.serves is not None and self._view.serves(topic)
@@ -251,6 +254,9 @@ class TieredReads:
     def _read_limits(self, read: TierRead) -> ReadLimits:
         settings, store, topic, queue_id = self._config(), self._store, read.topic, read.queue_id
         high, low = store.max_offset(topic, queue_id), store.min_offset(topic, queue_id)
+        gap = store.gap(topic, queue_id)
+        if read.offset in gap:
+            low = gap.stop
         return ReadLimits(
             settings.max_transfer_count_on_message_in_memory, settings.max_transfer_bytes_on_message_in_memory,
             settings.max_filter_message_size, self.min_offset(topic, queue_id), _NEVER if low == high else low, high,
@@ -328,15 +334,18 @@ class TieredReads:
         Raises an `ObjectStoreError`.
         """
         store = self._store
-        local = store.offset_by_time(topic, queue_id, timestamp_ms, boundary)
+        local, gap = store.offset_by_time(topic, queue_id, timestamp_ms, boundary), store.gap(topic, queue_id)
         first_ms = store.earliest_store_time(topic, queue_id)
         is_local = 0 <= first_ms < timestamp_ms or (boundary is Boundary.UPPER and 0 <= first_ms <= timestamp_ms)
-        if is_local or self._archived_min(topic, queue_id) is None:
+        may_be_in_gap = gap.start < gap.stop <= local
+        if (is_local and not may_be_in_gap) or self._archived_min(topic, queue_id) is None:
             return local
         steps = offset_by_time(self._archive.ranges, topic, queue_id, timestamp_ms, boundary, self._ages.now_ms())
         found = await self._timely(_QUERIES, steps)
         if found is None:
             return local if boundary is Boundary.LOWER else self.min_offset(topic, queue_id)
+        if may_be_in_gap:
+            return min(max(found, gap.start), local)
         return found if first_ms < 0 else min(found, local)
 
     async def earliest_store_time(self, topic: str, queue_id: int) -> int:
@@ -358,6 +367,7 @@ class TieredReads:
 
 def _limits(settings: StoreConfig) -> FetchLimits:
     return FetchLimits(
-        settings.tiered_store_max_reads_per_group, settings.read_ahead_message_size_threshold,
+        Room(settings.tiered_store_max_reads_per_group, settings.read_ahead_message_size_threshold),
+        Room(settings.tiered_store_max_reads, settings.tiered_store_read_cache_size),
         settings.tiered_store_read_timeout / 1000,
-    )  # fmt: skip
+    )

@@ -44,7 +44,9 @@ def follows_fast(monkeypatch: pytest.MonkeyPatch) -> None:
 async def fill(source: Served, first: int, count: int = COUNT) -> None:
     for number in range(first, first + count):
         source.clock.advance(1.0)
-        await source.client.send(body(number), queue_id=number % 2, KEYS=f"k{number}", TAGS=f"t{number % 3}")
+        await source.client.send(
+            body(number), queue_id=number % 2, KEYS=f"k{number}", TAGS=f"t{number % 3}", UNIQ_KEY=f"U{number}"
+        )
 
 
 async def closed(root: Path, source: Served) -> int:
@@ -110,6 +112,8 @@ async def test_consumers_read_find_and_follow_what_another_broker_archived(tmp_p
         assert high.header(GetMaxOffsetResponseHeader).offset == len(got[0])
         third = got[0][3]
         assert bodies((await one.client.ask_well(RequestCode.QUERY_MESSAGE, query("k6"))).body) == [body(6)]
+        unique = query("U6", is_unique_key="true")
+        assert bodies((await one.client.ask_well(RequestCode.QUERY_MESSAGE, unique)).body) == [body(6)]
         view = ViewMessageRequestHeader(offset=third.physical_offset)
         assert bodies((await one.client.ask_well(RequestCode.VIEW_MESSAGE_BY_ID, view)).body) == [body(6)]
         search = SearchOffsetRequestHeader(topic=TOPIC, queue_id=0, timestamp=third.store_timestamp)

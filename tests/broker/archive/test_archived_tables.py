@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from sprocket.remoting.codes import RequestCode
+from sprocket.remoting.headers.offset import (
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
 from store.tier.archive_check import ArchiveCheck, repair
 from store.tier.manifest import Manifest
 from store.tier.open_archive import open_archive
 from store.tier.restore import ArchiveRestore, Restored
 from tests.broker.archive.test_archive_reader import reader
-from tests.broker.archive.test_archive_service import manifest_of, served
+from tests.broker.archive.test_archive_service import FOLDER, manifest_of, served
 from tests.broker.rig import TOPIC, create, running_broker
 from tests.broker.test_compacted_topics import create_compacted, pulled
 from tests.broker.topic.test_topic_retention import SEGMENT_BYTES, Served
@@ -67,8 +73,19 @@ async def restored(root: Path, folder: str = "again") -> Restored:
     return await ArchiveRestore(archive.objects, archive.manifest, root / folder / "store").run()
 
 
-async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_of_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def served_table(root: Path, size: int) -> dict[str, bytes]:
+    """The table as a consumer of a reader reads it, once the reader has `size` messages."""
+    async with reader(root) as one:
+        await until(lambda: one.broker.store.max_offset(TOPIC, 0) == size)
+        response = await one.client.ask_well(
+            RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=TOPIC, queue_id=0)
+        )
+        assert response.header(GetMinOffsetResponseHeader).offset == 0
+        return {message.keys[0]: message.body for message in await pulled(one.client) if message.body}
+
+
+async def test_a_restored_broker_and_a_reader_have_the_table_also_when_the_archive_has_no_log_of_it(
+    tmp_path: Path,
 ) -> None:
     async with served(tmp_path, **STORE) as one:
         await prices(one)
@@ -76,18 +93,54 @@ async def test_a_restored_broker_has_the_table_also_when_the_archive_has_no_log_
         # An hour later nothing of the topic is left in the archive's log.
         await close_file(one)
         await archived(tmp_path, one, lambda manifest: not any(TOPIC in one.topics for one in manifest.segments), 600.0)
-        async with reader(tmp_path):
-            await until(lambda: f"event=archived_tables_incomplete count=1 topics='{TOPIC}'" in caplog.text)
+        assert await served_table(tmp_path, 5) == {"a": b"3", "b": b"2"}
         early = await restored(tmp_path, "early")
         assert early.compacted >= 2
         await one.client.send(b"5", KEYS="d")
         await close_segment(one)
         newest = await archived(tmp_path, one, lambda manifest: manifest.compacted[-1].part.end_offset == 6)
         assert len(newest.compacted) <= 2
+        # It has files of before, and takes what is new.
+        assert await served_table(tmp_path, 6) == {"a": b"3", "b": b"2", "d": b"5"}
     report = await restored(tmp_path)
     assert report.compacted >= 3
     assert await table_of(tmp_path / "early") == {"a": b"3", "b": b"2"}
     assert await table_of(tmp_path / "again") == {"a": b"3", "b": b"2", "d": b"5"}
+
+
+async def test_a_reader_goes_on_with_the_log_after_the_table_and_finds_times_there(tmp_path: Path) -> None:
+    async with served(tmp_path, **STORE) as one:
+        await prices(one)
+        await archived(tmp_path, one, lambda manifest: manifest.compacted)
+    async with served(tmp_path, **STORE | {"compaction_schedule_internal": 10**12}) as one:
+        for key, body in [("d", b"5"), ("a", b"6")]:
+            one.clock.advance(7200.0)
+            await one.client.send(body, KEYS=key)
+        times = [one.broker.store.store_time(TOPIC, 0, offset) for offset in (5, 6)]
+        await close_file(one)
+        end = one.broker.store.wrote_offset // SEGMENT_BYTES * SEGMENT_BYTES
+        await archived(tmp_path, one, lambda manifest: manifest.uploaded_end >= end, 0.0)
+        async with reader(tmp_path) as other:
+            await until(lambda: other.broker.store.max_offset(TOPIC, 0) == 7)
+            found = await pulled(other.client)
+            assert [(m.queue_offset, m.body) for m in found] == [(1, b"2"), (2, b"3"), (4, b""), (5, b"5"), (6, b"6")]
+            search = SearchOffsetRequestHeader(topic=TOPIC, queue_id=0, timestamp=times[1])
+            response = await other.client.ask_well(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, search)
+            assert response.header(SearchOffsetResponseHeader).offset == 6
+
+
+async def test_a_reader_serves_the_log_of_a_table_that_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(tmp_path, **STORE) as one:
+        await prices(one)
+        manifest = await archived(tmp_path, one, lambda manifest: manifest.compacted)
+        path = tmp_path / "bucket" / FOLDER / manifest.compacted[0].key
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        async with reader(tmp_path) as other:
+            await until(lambda: other.broker.store.max_offset(TOPIC, 0) == 5)
+            assert f"event=archived_tables_incomplete count=1 topics='{TOPIC}'" in caplog.text
+            assert [m.body for m in await pulled(other.client)] == [b"1", b"2", b"3", b"4", b""]
 
 
 async def test_the_archive_keeps_the_log_of_a_table_that_is_not_compacted_yet(tmp_path: Path) -> None:

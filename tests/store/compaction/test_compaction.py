@@ -110,7 +110,7 @@ def test_retention_keeps_a_segment_until_it_is_compacted_even_on_a_full_disk() -
         sim.step("store-clean")
     assert sim.store.min_offset("Other", 0) > 0
     assert offsets(sim) == [(0, b"1")]
-    assert sim.store.delete_expired_queues(lambda topic: False) == 0
+    assert sim.store.expired_removal(lambda topic: False).run() == 0
 
 
 def test_a_store_that_starts_again_reads_the_same_and_appends_after_it() -> None:

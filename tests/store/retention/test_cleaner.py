@@ -296,10 +296,10 @@ def test_queues_whose_messages_are_all_gone_can_be_removed(cleaned: CleanedStore
     cleaned.fill(1, topic="Old")
     cleaned.fill(1, topic="Kept")
     cleaned.fill(2)
-    assert cleaned.store.delete_expired_queues(lambda topic: False) == 0
+    assert cleaned.store.expired_removal(lambda topic: False).run() == 0
     cleaned.disk.log_used = 0.86
     cleaned.clean()
-    assert cleaned.store.delete_expired_queues(lambda topic: topic == "Kept") == 1
+    assert cleaned.store.expired_removal(lambda topic: topic == "Kept").run() == 1
     assert cleaned.store.queues() == [("Kept", 0), ("Orders", 0)]
     assert not (cleaned.root / "consumequeue" / "Old").exists()
 

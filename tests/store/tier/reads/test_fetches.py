@@ -9,6 +9,9 @@ from sprocket.common.errors import StoreError
 from store.tier.object_store import Unavailable
 from store.tier.reads.block_cache import BlockCache, BlockKey
 from store.tier.reads.fetches import Fetches, FetchLimits, Load
+from store.tier.reads.turns import Room
+
+_MANY = Room(100, 10_000)
 
 
 class _Store:
@@ -34,9 +37,9 @@ def _key(begin: int) -> BlockKey:
     return BlockKey("segment", begin)
 
 
-def _run(test: Callable[[Fetches, _Store], Awaitable[None]], limits: FetchLimits | None = None) -> None:
+def _run(test: Callable[[Fetches, _Store], Awaitable[None]], together: Room = _MANY, timeout_s: float = 30.0) -> None:
     async def run() -> None:
-        await test(Fetches(BlockCache(1000), limits or FetchLimits(2, 100, 30.0)), _Store())
+        await test(Fetches(BlockCache(1000), FetchLimits(Room(2, 100), together, timeout_s)), _Store())
 
     asyncio.run(run())
 
@@ -138,7 +141,7 @@ def test_a_load_that_takes_too_long_ends_with_an_error_and_the_next_one_begins_a
         store.end(0)
         assert await again == b"0"
 
-    _run(test, FetchLimits(2, 100, 0.01))
+    _run(test, timeout_s=0.01)
 
 
 def test_an_error_reaches_all_who_wait_and_is_not_kept() -> None:
@@ -155,3 +158,56 @@ def test_an_error_reaches_all_who_wait_and_is_not_kept() -> None:
         assert await again == b"0"
 
     _run(test)
+
+
+def test_all_readers_together_have_a_limit_and_get_their_turns_one_after_another() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        names = [(name, n) for name, first in (("a", 0), ("b", 10), ("c", 20)) for n in range(first, first + 3)]
+        waits = [asyncio.ensure_future(fetches.block(name, _key(n), 1, store.load(n))) for name, n in names]
+        await _turns()
+        assert store.begun == [0, 1, 10]
+        assert not fetches.ahead("d", _key(30), 1, store.load(30))
+        for ended in (0, 1, 10, 2, 11, 20):
+            store.end(ended)
+            await _turns()
+        assert store.begun == [0, 1, 10, 2, 11, 20, 12, 21, 22]
+        for ended in (12, 21, 22):
+            store.end(ended)
+        assert await asyncio.gather(*waits) == [b"%d" % n for _, n in names]
+
+    _run(test, Room(3, 1000))
+
+
+def test_a_large_block_is_not_overtaken_by_small_ones() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        sizes = [("a", 0, 60), ("b", 1, 30), ("c", 2, 90), ("d", 3, 10)]
+        waits = [asyncio.ensure_future(fetches.block(name, _key(n), size, store.load(n))) for name, n, size in sizes]
+        await _turns()
+        assert store.begun == [0, 1]
+        store.end(0)
+        await _turns()
+        assert store.begun == [0, 1]
+        store.end(1)
+        await _turns()
+        assert store.begun == [0, 1, 2, 3]
+        for number in (2, 3):
+            store.end(number)
+        await asyncio.gather(*waits)
+
+    _run(test, Room(10, 100))
+
+
+def test_who_waits_too_long_for_a_turn_is_told_and_takes_none() -> None:
+    async def test(fetches: Fetches, store: _Store) -> None:
+        first = asyncio.ensure_future(fetches.block("a", _key(0), 1, store.load(0)))
+        await _turns()
+        with pytest.raises(Unavailable, match="other reads have kept the object store busy"):
+            await fetches.block("b", _key(1), 1, store.load(1))
+        with pytest.raises(Unavailable):
+            await first
+        again = asyncio.ensure_future(fetches.block("b", _key(1), 1, store.load(1)))
+        await _turns()
+        store.end(1)
+        assert await again == b"1"
+
+    _run(test, Room(1, 1000), timeout_s=0.05)
