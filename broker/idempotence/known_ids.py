@@ -19,15 +19,13 @@ from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy, StoreError
 from sprocket.common.figures import Declared, Figure
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.common.next_turn import at_once
+from sprocket.common.next_turn import SLICE_S, at_once
 from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
 # Sends that wait until the window is rebuilt; further ones are refused, and their clients retry.
 MAX_HELD: Final = 1024
-# Time of the loop in one turn for those that go on: each is an append of its own, some 100 us.
-_SLICE_S: Final = 0.002
 # Of those that the log's failure refuses, so many are refused in one turn: each is a response, some 15 us.
 _REFUSED_AT_ONCE: Final = 64
 _STOPS: Final = "the broker stops; send the message again"
@@ -165,7 +163,7 @@ class KnownIds(Service):
         if not self._is_current():
             self._begin()
             return
-        ends_at = self._clock.monotonic() + _SLICE_S
+        ends_at = self._clock.monotonic() + SLICE_S
         self._go_on()
         while self._held and self._clock.monotonic() < ends_at:
             self._go_on()

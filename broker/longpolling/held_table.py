@@ -8,10 +8,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from broker.longpolling.confirm_waits import CallLater, Timer
 from sprocket.common.clock import Clock
+from sprocket.common.next_turn import SLICE_S
 from sprocket.remoting.command import Request
 
-# Time of the loop for one call of the timer; what is due beyond that waits for the next call.
-_SLICE_S: Final = 0.001
 # uvloop rounds the delay of a timer to milliseconds.
 _ROUNDING_S: Final = 0.001
 
@@ -180,7 +179,7 @@ class HeldTable(Generic[H]):
         # An answer that is held again sets no timer: this one is set at the end.
         self._timer_at = 0.0
         try:
-            while self._expire_next(now) and self._clock.monotonic() < now + _SLICE_S:
+            while self._expire_next(now) and self._clock.monotonic() < now + SLICE_S:
                 pass
         finally:
             self._timer = None

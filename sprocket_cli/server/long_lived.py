@@ -15,8 +15,8 @@ from sprocket.common.clock import Clock, SystemClock
 _MAX_OBJECTS: Final = 10_000
 # So many younger collections come before Python starts a full one: it never does.
 _NEVER: Final = 2**31 - 1
-# A search takes at most this part of the time, so that it is not felt at p99.
-_SHARE: Final = 1 / 300
+# A search takes at most this part of the time, so that it is not felt at p99.9.
+_SHARE: Final = 1 / 1000
 # But it comes when there are so many times as many objects.
 _MOST: Final = 8
 
@@ -26,7 +26,7 @@ class LongLived:
 
     Cycles among frozen objects are not found.  So all are searched once when there are twice as many as there were at
     the last search, or at any time since: cycles keep about as many objects as live.  If searches would take more than
-    a 300th of the time, the next one waits until there are eight times as many.  Objects are counted, not their bytes.
+    a 1,000th of the time, the next one waits until there are eight times as many.  Objects are counted, not bytes.
     """
 
     def __init__(self, max_objects: int = _MAX_OBJECTS, clock: Clock | None = None) -> None:

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from sprocket.common.clock import SystemClock
+from sprocket.common.next_turn import SLICE_S
 from sprocket.metrics.settings import ExporterType
 from sprocket.remoting.codes import RequestCode
-from sprocket.remoting.flow.turn import SLICE_S
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.routes import Route, RouteTable
 from tests.broker.rig import running_broker

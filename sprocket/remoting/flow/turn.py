@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from sprocket.common.clock import Clock, SystemClock
+from sprocket.common.next_turn import SLICE_S
 
-# Time in a turn for one read, and for all work together that earlier turns left over.
-SLICE_S: Final = 0.002
-# Part of that for a peer that sends more than it may, and for what is left of all such together.
+# Part of a slice for a peer that sends more than it may, and for what is left of all such together.
 SLOW_PART: Final = 0.1
 
 

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.longpolling.held_table import HeldTable
+from sprocket.common.next_turn import SLICE_S
 from sprocket.remoting.command import Request
 from tests.broker.loop_timer import ManualTimers
 from tests.clock import ManualClock
 
-_COST_S = 0.0004
+_COST_S = 0.4 * SLICE_S
 
 
 @dataclass(eq=False)

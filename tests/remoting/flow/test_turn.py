@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from sprocket.common.next_turn import SLICE_S
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import ReceivedResponse, Request, Response
 from sprocket.remoting.flow.long_answers import MAX_LONG_ANSWERS
-from sprocket.remoting.flow.turn import SLICE_S, Turn
+from sprocket.remoting.flow.turn import Turn
 from sprocket.remoting.frames import encode_request
 from sprocket.remoting.framing import Frame, FrameDecoder
 from sprocket.remoting.routes import Action, Handler, NoHeader, Resource, Route, RouteTable, Steps, open_frame

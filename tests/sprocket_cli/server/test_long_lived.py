@@ -100,7 +100,7 @@ def test_long_searches_are_rare_and_come_when_memory_demands_it() -> None:
     del node
     kept.append(_old(2 * searched))
     objects.look()
-    assert lost() is not None  # the search before took a second, and 300 have not passed
+    assert lost() is not None  # the search before took a second, and 1,000 have not passed
     kept.append(_old(6 * searched))
     objects.look()
     assert lost() is None
