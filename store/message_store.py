@@ -474,15 +474,14 @@ class MessageStore:
     def gap(self, topic: str, queue_id: int) -> range:
         """Return the offsets between a queue's compacted part and its log: what is there, only an archive has."""
         queue, compacted = self._table.by_key.get((topic, queue_id)), self.compaction.of(topic, queue_id)
-        return range(0) if queue is None or compacted is None else range(compacted.end_offset, queue.min_offset)
+        return range(compacted.end_offset, queue.min_offset) if compacted and queue else range(0)
 
     def reported_min_offset(self, topic: str, queue_id: int) -> int:
         """Return `min_offset` as RocketMQ responds: -1 for a batch queue that never had a message."""
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
             return -1 if self._table.queue_type(topic) is QueueType.BATCH else 0
-        compacted = self.compaction.of(topic, queue_id)
-        return queue.reported_min_offset if compacted is None else compacted.first_offset
+        return queue.reported_min_offset if (one := self.compaction.of(topic, queue_id)) is None else one.first_offset
 
     @property
     def light_queue_count(self) -> int:
@@ -585,9 +584,9 @@ class MessageStore:
         return self._removal.of_light(names)
 
     def expired_removal(self, is_kept: Callable[[str], bool]) -> Removal[dict[QueueKey, LogicQueue]]:
-        """Return the steps that remove queues whose messages have all expired, without those of topics that are kept.
+        """Return the removal of queues whose messages have all expired, except topics for which `is_kept` is true.
 
-        Its result are the removed queues.  Such a queue begins at 0 again.  Raises `DiskFull` or `DiskFailed`.
+        It returns how many it removed.  Such a queue begins at 0 again.
         """
         return self._removal.of_expired(lambda topic: is_kept(topic) or self.compaction.is_compacted(topic))
 
