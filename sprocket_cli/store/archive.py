@@ -12,9 +12,12 @@ from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.processes import interrupts
 from sprocket_cli.store.commands import progress_bar, size_text, store_errors
 from store.tier.archive_check import ArchiveCheck, repair
+from store.tier.manifest_rebuild import ManifestRebuild, group_in, is_gone
 from store.tier.object_store import Damaged
 from store.tier.open_archive import open_archive
+from store.tier.remote_store import open_store
 from store.tier.restore import ArchiveRestore
+from store.tier.whole_objects import SEGMENTS
 
 
 def is_url(text: str) -> bool:
@@ -56,18 +59,37 @@ async def _restore(url: str, target: Path, as_json: bool) -> None:
         click.echo(f"missing: {line}")
 
 
-def check_archive(url: str, *, quick: bool, repairs: bool, as_json: bool) -> None:
+def check_archive(url: str, *, quick: bool, repairs: bool, segment_bytes: int | None, as_json: bool) -> None:
     """Check the archive at `url`, and end with the exit status."""
-    is_sound = interrupts.run(_check(url, quick, repairs, as_json))
+    is_sound = interrupts.run(_check(url, quick, repairs, segment_bytes, as_json))
     sys.exit(SUCCESS if is_sound else FAILURE)
 
 
-async def _check(url: str, quick: bool, repairs: bool, as_json: bool) -> bool:
+async def _rebuilt(url: str, repairs: bool, segment_bytes: int | None, as_json: bool) -> list[str] | None:
+    """Make a manifest that is gone anew; return what it lacks, None if there is one."""
+    objects = open_store(url)
+    if not await is_gone(objects):
+        return None
+    if not repairs:
+        raise CommandFailed(
+            f"{url}: the manifest is gone, and there are segments: bring it back from the versions that the bucket "
+            f"keeps, or make one of the objects: sprocket store check {url} --repair"
+        )
+    total = sum([info.size_bytes async for info in objects.list(SEGMENTS)])
+    with progress_bar("rebuilding", total, quiet=as_json) as progress:
+        rebuild = ManifestRebuild(objects, group_in(url), segment_bytes, progress)
+        await rebuild.run(SystemClock().wall_ms())
+    return rebuild.missing
+
+
+async def _check(url: str, quick: bool, repairs: bool, segment_bytes: int | None, as_json: bool) -> bool:
     with store_errors():
         try:
+            missing = await _rebuilt(url, repairs, segment_bytes, as_json)
             archive = await open_archive(url)
         except ConfigError as error:
             raise WrongUsage(str(error)) from None
+        quick = quick or missing is not None  # a rebuild has just read everything
         manifest = archive.manifest
         total = 0 if quick else sum(segment.size_bytes for segment in manifest.segments)
         with progress_bar("checking", total, quiet=as_json) as progress:
@@ -82,8 +104,8 @@ async def _check(url: str, quick: bool, repairs: bool, as_json: bool) -> bool:
             {
                 "archive": archive.url, "ok": findings.is_fine, "quick": quick, "segments": len(manifest.segments),
                 "uploadedEnd": manifest.uploaded_end, "unnamed": [info.key for info in check.unnamed],
-                "repaired": is_repaired, "findings": [finding.document() for finding in findings.kept],
-                "suppressed": findings.suppressed(),
+                "repaired": is_repaired, "rebuiltWithout": missing, "suppressed": findings.suppressed(),
+                "findings": [finding.document() for finding in findings.kept],
             }
         )  # fmt: skip
         return findings.is_fine
@@ -92,6 +114,11 @@ async def _check(url: str, quick: bool, repairs: bool, as_json: bool) -> bool:
         f"{archive.url}: broker {manifest.broker} of {manifest.cluster}; {len(manifest.segments)} segments of "
         f"{size_text(stored)}, uploaded up to {manifest.uploaded_end}"
     )
+    if missing is not None:
+        click.echo("rebuilt: the manifest was gone, and was made of the objects. It lacks:")
+        for line in missing:
+            click.echo(f"missing: {line}")
+        click.echo("next: restart the group's master, which claims this manifest and goes on with it")
     for finding in findings.kept:
         click.echo(f"{finding.severity}: {finding.path}: {finding.text}")
         if finding.repair:

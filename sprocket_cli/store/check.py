@@ -17,7 +17,9 @@ _SHOWN = 40
 @click.command(context_settings=HELP)
 @click.argument("place", metavar="DIRECTORY|URL")
 @click.option("--quick", is_flag=True, help="Check only the ends of log and queues; takes seconds for any size.")
-@click.option("--repair", "repairs", is_flag=True, help="Of an archive: forget segments that cannot be read.")
+@click.option(
+    "--repair", "repairs", is_flag=True, help="Of an archive: forget what cannot be read; rebuild a lost manifest."
+)
 @shape_options
 @json_option
 def check(
@@ -29,12 +31,13 @@ def check(
 
     Of an archive, such as s3://bucket/folder, each object is compared with its hash; --quick looks at sizes and
     footers only. Objects that the manifest does not name are listed. With --repair the manifest forgets segments that
-    are damaged or missing.
+    are damaged or missing; a manifest that is gone is made anew of the objects, if they leave no doubt.
 
     Exit status: 0 nothing is wrong, 1 damage was found, 2 DIRECTORY is no store, 74 it cannot be read.
     """
     if is_url(place):
-        check_archive(place, quick=quick, repairs=repairs, as_json=as_json)
+        shape = shape_of(config, segment_bytes)
+        check_archive(place, quick=quick, repairs=repairs, segment_bytes=shape.segment_bytes, as_json=as_json)
     if repairs:
         raise WrongUsage("--repair is for an archive; a store directory has `sprocket store repair`")
     directory = Path(place)

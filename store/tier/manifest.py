@@ -22,7 +22,7 @@ This module is pure.  `decode` accepts bytes of any origin: its size is limited 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -42,7 +42,7 @@ MAX_FOOTER_BYTES: Final = 64 << 20
 # A segment with more queues names none of them: a reader asks the object's footer.
 MAX_LISTED_QUEUES: Final = 256
 _HOUR_MS: Final = 3_600_000
-_KEY: Final = re.compile(r"(segments|tables|compacted)/[0-9]{1,20}-[0-9]{1,10}-[0-9A-Za-z]{1,32}-[0-9]{1,10}")
+_KEY: Final = re.compile(r"(segments|tables|compacted)/([0-9]{1,20})-([0-9]{1,10})-[0-9A-Za-z]{1,32}-[0-9]{1,10}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_OFFSET: Final = 1 << 63
 
@@ -50,6 +50,19 @@ _MAX_OFFSET: Final = 1 << 63
 def folder_of(cluster: str, broker: str) -> str:
     """Return the folder of a broker group, without a slash at its end."""
     return f"{quote(cluster, safe='')}/{quote(broker, safe='')}"
+
+
+class KeyFields(NamedTuple):
+    """What an object's key says: the offset or number with which it begins, and the epoch of its master."""
+
+    number: int
+    epoch: int
+
+
+def fields_of(key: str) -> KeyFields | None:
+    """Return what an object's key says; None if it is no key of an archive's object."""
+    found = _KEY.fullmatch(key)
+    return None if found is None else KeyFields(int(found[2]), int(found[3]))
 
 
 class QueueRange(msgspec.Struct, frozen=True, array_like=True):

@@ -15,7 +15,10 @@ from store.tier.tables_object import decode_tables
 # Folder of the segments.
 SEGMENTS: Final = "segments"
 # What to do if the manifest is gone.
-BRING_BACK: Final = "bring the manifest back, as from the versions that the bucket keeps, or use another folder"
+BRING_BACK: Final = (
+    "bring the manifest back, as from the versions that the bucket keeps, make a new one with "
+    "`sprocket store check URL --repair`, or use another folder"
+)
 # Calls a function in a thread, with its arguments; `asyncio.to_thread`.
 InThread = Callable[..., Awaitable[Any]]
 

@@ -64,6 +64,21 @@ def test_an_archive_is_checked_and_repaired(bucket: str, tmp_path: Path) -> None
     assert run("check", bucket).exit_code == 0
 
 
+def test_a_manifest_that_is_gone_is_told_and_made_anew_of_the_objects(bucket: str, tmp_path: Path) -> None:
+    before = run("restore", bucket, tmp_path / "before")
+    (tmp_path / "bucket" / FOLDER / NAME).unlink()
+    told = run("check", f"{bucket}/{FOLDER}")
+    assert told.exit_code == 1
+    assert f"sprocket store check {bucket}/{FOLDER} --repair" in told.output
+    repaired = run("check", f"{bucket}/{FOLDER}", "--repair")
+    assert repaired.exit_code == 0, repaired.output
+    assert "missing: topics, groups and offsets" in repaired.output
+    assert "restart the group's master" in repaired.output
+    assert run("check", bucket).exit_code == 0
+    again = run("restore", bucket, tmp_path / "again")
+    assert again.output == before.output.replace("/before", "/again")
+
+
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     result = run("check", f"file://{tmp_path}/empty")
