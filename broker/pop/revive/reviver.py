@@ -134,18 +134,10 @@ class Reviver:
 
     def _message_at(self, checkpoint: PopCheckPoint, offset: int) -> Record | str | None:
         """Return the popped message, or the reason why it cannot be read; None while the object store sends it."""
-        store, tier, topic, queue_id = self._core.store, self._core.tier, checkpoint.t, checkpoint.q
-        entry = store.entry(topic, queue_id, offset)
+        store = self._core.store
+        entry = store.entry(checkpoint.t, checkpoint.q, offset)
         if entry is None:
-            if not tier.serves(topic, queue_id, offset):
-                return "not in the queue"
-            read = TierRead(checkpoint.c, topic, queue_id, offset, 1, _MAX_BYTES, None)
-            found = tier.read_now(read, lambda: None)
-            if found is None:
-                return None
-            record = decode(found.slices[0]) if found.slices else "not in the object store"
-            is_wanted = isinstance(record, str) or record.queue_offset == offset
-            return record if is_wanted else "not in the object store"
+            return self._message_elsewhere(checkpoint, offset)
         try:
             view = store.record_at(entry[0], entry[1])
         except CorruptRecord as damage:
@@ -155,6 +147,25 @@ class Reviver:
         if is_other and store.was_deleted(checkpoint.t):
             return "the topic was deleted after the pop, and this message is of the new topic"
         return record
+
+    def _message_elsewhere(self, checkpoint: PopCheckPoint, offset: int) -> Record | str | None:
+        """Return a popped message that the log no longer has, as `_message_at`."""
+        store, tier, topic, queue_id = self._core.store, self._core.tier, checkpoint.t, checkpoint.q
+        if tier.serves(topic, queue_id, offset):
+            read = TierRead(checkpoint.c, topic, queue_id, offset, 1, _MAX_BYTES, None)
+            found = tier.read_now(read, lambda: None)
+            if found is None:
+                return None
+        elif store.compaction.of(topic, queue_id) is not None:
+            try:
+                found = store.get(topic, queue_id, offset, 1, _MAX_BYTES)
+            except CorruptRecord as damage:
+                return damage.reason
+        else:
+            return "not in the queue"
+        record = decode(found.slices[0]) if found.slices else "not there any more"
+        is_wanted = isinstance(record, str) or record.queue_offset == offset
+        return record if is_wanted else "not there any more"
 
     def _retry_topic(self, checkpoint: PopCheckPoint) -> tuple[str, int]:
         """Return the retry topic, and how many of its queues are used: one, or as many as its topic has.

@@ -150,8 +150,6 @@ async def test_a_group_pops_acknowledges_and_gives_back(tmp_path: Path) -> None:
         async with reader(tmp_path) as one:
             await until(lambda: ready(one))
             expected = sum(one.broker.store.max_offset(TOPIC, queue_id) for queue_id in (0, 1))
-            for queue_id in (0, 1):
-                one.broker.offsets.commit("test", GROUP, TOPIC, queue_id, 0)
             got: list[bytes] = []
             while len(got) < expected:
                 response = await pop(one.client, poll_time=20_000)

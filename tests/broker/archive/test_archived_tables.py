@@ -19,7 +19,8 @@ from store.tier.open_archive import open_archive
 from store.tier.restore import ArchiveRestore, Restored
 from tests.broker.archive.test_archive_reader import reader
 from tests.broker.archive.test_archive_service import FOLDER, manifest_of, served
-from tests.broker.rig import TOPIC, create, running_broker
+from tests.broker.pop.rig import messages_of, pop
+from tests.broker.rig import GROUP, TOPIC, create, running_broker
 from tests.broker.test_compacted_topics import create_compacted, pulled
 from tests.broker.topic.test_topic_retention import SEGMENT_BYTES, Served
 from tests.waiting import until
@@ -84,6 +85,15 @@ async def served_table(root: Path, size: int) -> dict[str, bytes]:
         return {message.keys[0]: message.body for message in await pulled(one.client) if message.body}
 
 
+async def popped_again(root: Path) -> None:
+    """Pop the table's first message at a reader, and let it come again."""
+    async with reader(root) as one:
+        await until(lambda: one.broker.store.max_offset(TOPIC, 0) == 5)
+        response = await pop(one.client, poll_time=20_000, max_msg_nums=1, queue_id=0, invisible_time=10_000)
+        assert [message.body for message in messages_of(response)] == [b"2"]
+        await one.after(1.0, lambda: one.broker.store.max_offset(f"%RETRY%{GROUP}_{TOPIC}", 0) == 1)
+
+
 async def test_a_restored_broker_and_a_reader_have_the_table_also_when_the_archive_has_no_log_of_it(
     tmp_path: Path,
 ) -> None:
@@ -94,6 +104,7 @@ async def test_a_restored_broker_and_a_reader_have_the_table_also_when_the_archi
         await close_file(one)
         await archived(tmp_path, one, lambda manifest: not any(TOPIC in one.topics for one in manifest.segments), 600.0)
         assert await served_table(tmp_path, 5) == {"a": b"3", "b": b"2"}
+        await popped_again(tmp_path)
         early = await restored(tmp_path, "early")
         assert early.compacted >= 2
         await one.client.send(b"5", KEYS="d")

@@ -13,6 +13,8 @@ from aiohttp import web
 from sprocket.common.errors import ConfigError
 from store.tier.archive_check import ArchiveCheck
 from store.tier.archive_writer import Fenced
+from store.tier.manifest import NAME
+from store.tier.manifest_rebuild import ManifestRebuild
 from store.tier.object_store import Conflict, Damaged, Full, NotFound, ObjectStore, Refused, Unavailable, Version
 from store.tier.remote_store import Access, open_store
 from store.tier.restore import ArchiveRestore
@@ -20,7 +22,7 @@ from tests.azure_server import ACCOUNT, azurite
 from tests.gcs_server import gcs_server
 from tests.s3_server import make_bucket, s3_server
 from tests.store.rig import Stores
-from tests.store.tier.archive_rig import FakeSource, upload_all, writer_of
+from tests.store.tier.archive_rig import GROUP, FakeSource, upload_all, writer_of
 from tests.store.tier.test_archive_writer import filled
 
 pytest.importorskip("obstore")
@@ -227,6 +229,9 @@ async def test_an_archive_is_written_fenced_checked_and_restored(
     assert check.findings.is_fine
     restored = await ArchiveRestore(store, second.manifest, tmp_path / "again").run()
     assert restored.log_end == second.manifest.uploaded_end > 0
+    await store.delete(NAME)
+    rebuilt = await ManifestRebuild(store, GROUP).run(1)
+    assert (rebuilt.uploaded_end, rebuilt.keys) == (second.manifest.uploaded_end, second.manifest.keys)
 
 
 @pytest.mark.parametrize("url", ["bucket", "http://x/y", "s3://", "ftp://x"])
