@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -71,6 +72,15 @@ class WrongUsage(CommandFailed):
     """Wrong command line or configuration.  Ends the command with a message on stderr."""
 
     exit_code = USAGE
+
+
+@contextmanager
+def wrong_usage(kind: type[Exception] = ConfigError) -> Iterator[None]:
+    """Turn errors of this kind into `WrongUsage`."""
+    try:
+        yield
+    except kind as error:
+        raise WrongUsage(str(error)) from None
 
 
 class ServerAddress(click.ParamType[str]):
@@ -144,10 +154,8 @@ def cluster_settings(namesrv: str | None, namespace: str) -> "ClientSettings":
     """Return the settings of a client of these name servers.  Raises WrongUsage."""
     from dataclasses import replace
 
-    try:
+    with wrong_usage():
         return replace(client_settings(";".join(name_servers(namesrv))), namespace=namespace)
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

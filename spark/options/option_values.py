@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sprocket.remoting.credentials import Credentials
     from sprocket.remoting.tls.settings import TlsSettings
 
+# Of numbers of bytes, milliseconds and messages.
+MAX_DIGITS: Final = 18
 _TLS_FILES: Final = ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark.options.option_values import whole_number, yes_or_no
+from spark.options.option_values import MAX_DIGITS, whole_number, yes_or_no
 from spark.queues.positions import EARLIEST, LATEST, OffsetsOption, assigned_queues, offsets_option
 from sprocket.common.errors import ConfigError
 
@@ -52,4 +52,4 @@ def read_queue_options(given: Mapping[str, str]) -> QueueOptions:
 
 
 def _positive(given: Mapping[str, str], name: str) -> int | None:
-    return whole_number(given, name, 1, 1, digits=18) if name in given else None
+    return whole_number(given, name, 1, 1, MAX_DIGITS) if name in given else None

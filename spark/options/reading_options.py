@@ -1,4 +1,4 @@
-"""Options of reads for damage, transactions, CRC checks and leases."""
+"""Options of reads for damage, transactions, compressed bodies, CRC checks and leases."""
 
 import re
 from collections.abc import Mapping
@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark.decode.columns import COLUMN_TYPES
-from spark.options.option_values import one_of, yes_or_no
+from spark.decode.decoder import DecodeOptions
+from spark.options.option_values import MAX_DIGITS, one_of, whole_number, yes_or_no
 from sprocket.common.errors import ConfigError
+from sprocket.common.limits import MAX_INFLATED_BYTES
 
 READING_OPTIONS: Final = (
+    "inflateBodies",  # true: compressed bodies are inflated
+    "inflateMaxBytes",  # maximum size of an inflated body
     "mode",  # FAILFAST (default), DROPMALFORMED or PERMISSIVE
     "columnNameOfCorruptRecord",  # with PERMISSIVE: column with the text about damage
     "isolationLevel",  # read_committed (default) or read_uncommitted
@@ -23,16 +27,12 @@ _DAY_MS: Final = 24 * 3_600_000
 
 
 @dataclass(frozen=True)
-class ReadingOptions:
-    """Values of the options.
+class ReadingOptions(DecodeOptions):
+    """Values of the options, those of the decoder among them.
 
     `corrupt_column` is set with PERMISSIVE, `drop_malformed` with each mode that skips damage.
     """
 
-    drop_malformed: bool = False
-    corrupt_column: str | None = None
-    read_uncommitted: bool = False
-    check_crc: bool | None = None
     lease_ms: int = 600_000
 
 
@@ -45,6 +45,8 @@ def read_reading_options(given: Mapping[str, str]) -> ReadingOptions:
     if not column or column.lower() in {name.lower() for name in COLUMN_TYPES}:
         raise ConfigError(f"option 'columnNameOfCorruptRecord': {column!r} is taken; choose a name of its own")
     return ReadingOptions(
+        inflate_bodies=yes_or_no(given, "inflateBodies", False),
+        inflate_max_bytes=whole_number(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1, MAX_DIGITS),
         drop_malformed=mode != "FAILFAST",
         corrupt_column=column if mode == "PERMISSIVE" else None,
         read_uncommitted=one_of(given, "isolationLevel", _ISOLATION_LEVELS) == "read_uncommitted",

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +11,12 @@ from spark.decode.columns import DEFAULT_COLUMNS, column_names
 from spark.decode.decoder import HALF_TOPIC, DecodeOptions
 from spark.files.store_directory import split_paths
 from spark.options.bucket_options import BUCKET_OPTIONS, BucketSettings, read_bucket_settings
-from spark.options.option_values import by_known_names, whole_number, yes_or_no
+from spark.options.option_values import MAX_DIGITS, by_known_names, whole_number, yes_or_no
 from spark.options.queue_options import QUEUE_OPTIONS, QueueOptions, read_queue_options
 from spark.options.reading_options import READING_OPTIONS, ReadingOptions, read_reading_options
 from spark.options.wire_options import WIRE_OPTIONS, read_subscription, read_wire_settings
 from spark.rows.filters import TimeRange
 from sprocket.common.errors import ConfigError
-from sprocket.common.limits import MAX_INFLATED_BYTES
 
 if TYPE_CHECKING:
     from spark.wire.cluster import WireSettings
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 MEBIBYTE: Final = 1024 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-# Of numbers of bytes and milliseconds.
-_DIGITS: Final = 18
 KNOWN: Final = (
     "path",  # store directory, glob or name=directory; several separated by commas
     "paths",  # set by load([...])
@@ -37,8 +34,6 @@ KNOWN: Final = (
     "endingTimestamp",  # exclusive
     "columns",  # names, separated by commas
     "includeHeaders",  # true: also the column properties
-    "inflateBodies",  # true: compressed bodies are inflated
-    "inflateMaxBytes",  # maximum size of an inflated body
     "minPartitions",  # minimum number of tasks if there is enough to read; default: processors of the driver
     "maxPartitionBytes",
     "filterPushdown",  # true: see `spark.source`; use the DataFrame for one query
@@ -60,8 +55,6 @@ class SourceOptions:
     topic_pattern: str | None = None
     times: TimeRange = field(default_factory=TimeRange)
     reading: ReadingOptions = field(default_factory=ReadingOptions)
-    inflate_bodies: bool = False
-    inflate_max_bytes: int = MAX_INFLATED_BYTES
     filter_pushdown: bool = False
     min_partitions: int = 1
     max_partition_bytes: int = 512 * MEBIBYTE
@@ -72,22 +65,9 @@ class SourceOptions:
     # Filter that brokers apply; None: no filter.
     subscription: "Subscription | None" = None
 
-    @property
-    def drop_malformed(self) -> bool:
-        """Whether the read skips damage."""
-        return self.reading.drop_malformed
-
     def decoding(self, broker_name: str = "") -> DecodeOptions:
         """Return the settings of the decoder."""
-        return DecodeOptions(
-            broker_name=broker_name,
-            inflate_bodies=self.inflate_bodies,
-            inflate_max_bytes=self.inflate_max_bytes,
-            drop_malformed=self.reading.drop_malformed,
-            corrupt_column=self.reading.corrupt_column,
-            read_uncommitted=self.reading.read_uncommitted,
-            check_crc=self.reading.check_crc,
-        )
+        return replace(self.reading, broker_name=broker_name)
 
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
@@ -120,15 +100,13 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
             _moment(given, "endingTimestamp", TimeRange().end_ms),
         ),
         reading=reading,
-        inflate_bodies=yes_or_no(given, "inflateBodies", False),
-        inflate_max_bytes=whole_number(given, "inflateMaxBytes", MAX_INFLATED_BYTES, 1, _DIGITS),
         filter_pushdown=yes_or_no(given, "filterPushdown", False),
-        min_partitions=whole_number(given, "minPartitions", os.cpu_count() or 1, 1, _DIGITS),
+        min_partitions=whole_number(given, "minPartitions", os.cpu_count() or 1, 1, MAX_DIGITS),
         max_partition_bytes=whole_number(
-            given, "maxPartitionBytes", SourceOptions.max_partition_bytes, MEBIBYTE, _DIGITS
+            given, "maxPartitionBytes", SourceOptions.max_partition_bytes, MEBIBYTE, MAX_DIGITS
         ),
         max_clock_step_back_ms=whole_number(
-            given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0, _DIGITS
+            given, "maxClockStepBack", SourceOptions.max_clock_step_back_ms, 0, MAX_DIGITS
         ),
         queues=queues,
         wire=wire,

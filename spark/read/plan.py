@@ -66,7 +66,7 @@ def plan(options: SourceOptions, rows: RowFilter) -> Planned:
     check_topics(stores, options.topics or ())
     if times.begin_ms >= times.end_ms or topics == frozenset():
         return Planned()
-    logs = [(store, store.segments(options.drop_malformed)) for store in stores]
+    logs = [(store, store.segments(options.reading.drop_malformed)) for store in stores]
     total = sum(segment.end - segment.start for _, segments in logs for segment in segments)
     block_bytes = min(_MAX_BLOCK_BYTES, max(_MIN_BLOCK_BYTES, total // (8 * options.min_partitions)))
     spans: list[Span] = []

@@ -189,16 +189,24 @@ async def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> 
     return task.sent
 
 
-class MessageWriter(DataSourceArrowWriter):
-    """Writer of a batch.  Raises ConfigError for columns that cannot be written, and for other modes than append."""
+class _TaskWriter:
+    """Writer of the rows of a task.
+
+    Raises ConfigError for columns that cannot be written, SprocketError for other modes than append.
+    """
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
-        _check_mode(overwrite)
+        if overwrite:
+            raise SprocketError("mode overwrite: a topic is append-only; write with mode('append')")
         check_columns(to_arrow_schema(schema), options)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return asyncio.run(send_rows(iterator, self._options))
+
+
+class MessageWriter(_TaskWriter, DataSourceArrowWriter):
+    """Writer of a batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _report("done", messages)
@@ -207,16 +215,8 @@ class MessageWriter(DataSourceArrowWriter):
         _report("failed", messages)
 
 
-class MessageStreamWriter(DataSourceStreamArrowWriter):
+class MessageStreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """Writer of a stream; a micro-batch that Spark repeats is sent again."""
-
-    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
-        _check_mode(overwrite)
-        check_columns(to_arrow_schema(schema), options)
-        self._options = options
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return asyncio.run(send_rows(iterator, self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         _report(f"done batch={batchId}", messages)
@@ -232,11 +232,6 @@ def total(messages: Iterable[WriterCommitMessage | None]) -> Sent:
         if isinstance(message, Sent):
             sent.add(message)
     return sent
-
-
-def _check_mode(overwrite: bool) -> None:
-    if overwrite:
-        raise SprocketError("mode overwrite: a topic is append-only; write with mode('append')")
 
 
 def _report(state: str, messages: list[WriterCommitMessage | None]) -> None:

@@ -6,8 +6,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -25,6 +24,7 @@ from sprocket_cli.client_session import (
     namesrv_option,
     print_found,
     run,
+    wrong_usage,
 )  # fmt: skip
 from sprocket_cli.columns import fitted
 
@@ -46,17 +46,6 @@ _key_option = click.option(
 @click.group(context_settings=HELP)
 def function() -> None:
     """Deploy functions to the cluster, run them, and see what they do."""
-
-
-@contextmanager
-def _usage() -> Iterator[None]:
-    """Take a ConfigError for wrong usage."""
-    from sprocket.common.errors import ConfigError
-
-    try:
-        yield
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
 
 
 def _at_cluster(command: Callable[..., None]) -> Callable[..., None]:
@@ -117,7 +106,7 @@ def deploy(source: Path, name: str | None, key: Path | None, cluster: "ClientSet
     from sprocket.functions.deployments import Deployment, Version, create_topics, described, sign
     from sprocket.functions.package import digest, pack, read_key
 
-    with _usage():
+    with wrong_usage():
         secret = None if key is None else read_key(key)
         module, package = pack(source.resolve())
         functions = described(package, module)
@@ -272,7 +261,7 @@ def run_(
         )
     if trust_cluster == (key is not None):
         raise WrongUsage("this runs code that the cluster has: pass --key FILE or --trust-cluster, one of them")
-    with _usage():
+    with wrong_usage():
         secret = None if key is None else read_key(key)
     log_to_stderr(log_level)
     place = Machine(machine or socket.gethostname(), cluster, directory.absolute(), secret, metrics_port)
@@ -306,7 +295,7 @@ def instance(arguments: str, cluster: "ClientSettings") -> None:
     given = msgspec.json.decode(arguments, type=InstanceArguments)
     log_to_stderr("info")
     limit(given.memory_mb, given.cpus, given.index)
-    with _usage():
+    with wrong_usage():
         functions = load_functions(Path(given.code), given.module)
     clock, process = SystemClock(), Process()
     status = Status(given.deployment, given.machine, given.index, given.version, "running", 0, os.getpid())

@@ -1,14 +1,20 @@
 """`sprocket cluster up`, `status`, `down`: a cluster of local processes, for trials and tests."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sprocket.common.errors import ConfigError
-from sprocket_cli.client_session import CommandFailed, WrongUsage, json_option, print_json, run, tool_credentials
+from sprocket_cli.client_session import (
+    CommandFailed,
+    WrongUsage,
+    json_option,
+    print_json,
+    run,
+    tool_credentials,
+    wrong_usage,
+)
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:
@@ -50,7 +56,7 @@ def up(
     from sprocket_cli.processes.cluster_watch import ClusterWatch
 
     cluster = _opened_or_made(profile, directory, port_base, tls, with_trace)
-    with _held(cluster):
+    with wrong_usage(), cluster.held():
         watch = ClusterWatch(cluster, SystemClock(), tool_credentials())
         run(watch.bring_up(lambda line: click.echo(line, err=True)))
         _show(cluster, run(watch.status()), as_json)
@@ -82,17 +88,15 @@ def status(directory: Path, as_json: bool) -> None:
 def down(directory: Path) -> None:
     """Stop the cluster in order; keep its data."""
     cluster = _opened(directory)
-    with _held(cluster):
+    with wrong_usage(), cluster.held():
         cluster.stop(click.echo)
 
 
 def _opened(directory: Path) -> "LocalCluster":
     from sprocket_cli.processes.local_cluster import LocalCluster
 
-    try:
+    with wrong_usage():
         return LocalCluster(directory)
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
 
 
 def _opened_or_made(
@@ -124,15 +128,6 @@ def _opened_or_made(
     except PortTaken as error:
         raise CommandFailed(str(error)) from None
     except (ConfigError, OSError) as error:
-        raise WrongUsage(str(error)) from None
-
-
-@contextmanager
-def _held(cluster: "LocalCluster") -> Iterator[None]:
-    try:
-        with cluster.held():
-            yield
-    except ConfigError as error:
         raise WrongUsage(str(error)) from None
 
 

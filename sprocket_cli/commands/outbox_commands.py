@@ -9,7 +9,6 @@ import click
 from sprocket_cli.client_session import (
     HELP,
     CommandFailed,
-    WrongUsage,
     cluster_settings,
     json_option,
     log_level_option,
@@ -17,6 +16,7 @@ from sprocket_cli.client_session import (
     namesrv_option,
     print_json,
     run,
+    wrong_usage,
 )
 
 if TYPE_CHECKING:
@@ -162,10 +162,8 @@ def opened(url: str) -> "Database":
     from sprocket.client.errors import IllegalArgument
     from sprocket.outbox.database import open_database
 
-    try:
+    with wrong_usage(IllegalArgument):
         return open_database(url)
-    except IllegalArgument as error:
-        raise WrongUsage(str(error)) from None
 
 
 def _with_database(url: str, work: "Callable[[Database], Awaitable[T]]") -> T:

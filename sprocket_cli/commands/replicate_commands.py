@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from sprocket_cli.client_session import HELP, WrongUsage, json_option, log_level_option, print_json, run
+from sprocket_cli.client_session import HELP, json_option, log_level_option, print_json, run, wrong_usage
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:
@@ -197,10 +197,8 @@ def _step(
         from replicate.failover import FailoverSteps
         from sprocket.common.clock import SystemClock
 
-        try:
+        with wrong_usage(StepRefused):
             return await take(FailoverSteps(config, clusters, SystemClock()))
-        except StepRefused as refused:
-            raise WrongUsage(str(refused)) from None
 
     report = _with_clusters(path, work)
     if as_json:
@@ -239,12 +237,9 @@ def _outcome(report: "StepReport", is_rehearsal: bool) -> str:
 
 def _loaded(path: Path) -> "Config":
     from replicate.config import load_config
-    from sprocket.common.errors import ConfigError
 
-    try:
+    with wrong_usage():
         return load_config(path)
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
 
 
 def _with_clusters(path: Path, work: "Callable[[Config, dict[str, Cluster]], Awaitable[T]]") -> T:

@@ -8,7 +8,6 @@ import click
 
 from sprocket_cli.client_session import (
     HELP,
-    WrongUsage,
     json_option,
     name_servers,
     namesrv_option,
@@ -16,6 +15,7 @@ from sprocket_cli.client_session import (
     run,
     tool_credentials,
     tool_tls,
+    wrong_usage,
 )
 from sprocket_cli.doctor.checks import Finding, Level, findings, worst
 from sprocket_cli.doctor.facts import Facts
@@ -54,14 +54,11 @@ def doctor(namesrv: str | None, config: Path | None, as_json: bool) -> None:
 def _local(config: Path | None) -> "Local | None":
     if config is None:
         return None
-    from sprocket.common.errors import ConfigError
     from sprocket_cli.doctor.machine_facts import local
     from sprocket_cli.server.server_config import broker_configuration
 
-    try:
+    with wrong_usage():
         return local(broker_configuration(config, None))
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
 
 
 def _cluster(namesrv: str | None) -> "Cluster | None":

@@ -20,7 +20,7 @@ from sprocket.remoting.bodies.topic_queue_mapping import TopicConfigAndQueueMapp
 from sprocket.static_topic.item_checks import MappingError
 from sprocket.static_topic.plan import TopicRemappingDetailWrapper, current_plan
 from sprocket.static_topic.plan_file import file_name, plan_bytes, read_plan
-from sprocket_cli.client_session import CommandFailed, WrongUsage
+from sprocket_cli.client_session import CommandFailed, WrongUsage, wrong_usage
 from sprocket_cli.mqadmin.files import file_content, write_temporary
 from sprocket_cli.mqadmin.options import admin_command, topic_option
 
@@ -68,10 +68,8 @@ def _change_options(command: F) -> F:
         *args: Any, topic: str, brokers: str | None, clusters: str | None, map_file: Path | None, is_forced: bool,
         **given: Any,
     ) -> Any:  # fmt: skip
-        try:
+        with wrong_usage(IllegalMessage):
             check_topic(topic)  # it is part of file names
-        except IllegalMessage as error:
-            raise WrongUsage(str(error)) from None
         change = Change(topic, _names(brokers), _names(clusters), map_file, is_forced)
         if map_file is None and bool(change.brokers) == bool(change.clusters):
             raise click.UsageError("give exactly one of -b and -c")

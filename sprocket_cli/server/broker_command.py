@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from sprocket.common.extras import install
-from sprocket_cli.client_session import WrongUsage
+from sprocket_cli.client_session import WrongUsage, wrong_usage
 from sprocket_cli.server.server_commands import start_line
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     from broker.server import Broker
     from sprocket.common.clock import SystemClock
     from sprocket.common.config.configuration_file import ConfigurationFile
-    from sprocket.common.errors import ConfigError
     from sprocket.remoting.tls.settings import TlsSettings
     from sprocket_cli.server.beside_processes import processes_beside
     from sprocket_cli.server.dledger_mode import dledger_mode
@@ -40,10 +39,8 @@ def run_broker(configuration: "Configuration", as_json: bool, log_level: str) ->
     # First, so that it answers while the store recovers.
     health = HealthServer(config, config.bind_address)
     servers: list[Callable[[], Server]] = [lambda: health]
-    try:
+    with wrong_usage():
         mode = dledger_mode(config, store)
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
     if mode is not None:
         config, store = mode.broker, mode.store
         controller = controller_of_group(mode, tls, process)

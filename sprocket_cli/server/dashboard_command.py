@@ -15,6 +15,7 @@ from sprocket_cli.client_session import (
     namesrv_option,
     tool_credentials,
     tool_tls,
+    wrong_usage,
 )
 from sprocket_cli.server.server_commands import start_line
 
@@ -59,33 +60,27 @@ def dashboard(
     from dashboard.server import Dashboard
     from dashboard.settings import DashboardSettings
     from sprocket.common.clock import SystemClock
-    from sprocket.common.errors import ConfigError
     from sprocket_cli.server.server_process import Process, log_to_stderr
 
-    try:
+    with wrong_usage():
         settings = DashboardSettings(
             name_servers=tuple(addresses), host=host, port=port, allow_changes=allow_changes,
             allowed_hosts=allowed_hosts, credentials=credentials, tls=tool_tls(),
         )  # fmt: skip
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
     log_to_stderr(log_level)
     served = Dashboard(settings, SystemClock())
     sys.exit(Process().run([lambda: served], lambda: dashboard_line(served, as_json)))
 
 
 def _credentials(access_key: str | None, secret_key: str | None) -> "Credentials | None":
-    from sprocket.common.errors import ConfigError
     from sprocket.remoting.credentials import Credentials
 
     if bool(access_key) != bool(secret_key):
         raise WrongUsage("--access-key and --secret-key belong together: give both or neither")
     if access_key and secret_key:
         return Credentials(access_key, secret_key)
-    try:
+    with wrong_usage():
         return tool_credentials()
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
 
 
 def require_web() -> None:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from sprocket.common.errors import ConfigError
 from sprocket.common.extras import install
-from sprocket_cli.client_session import HELP, LEVELS, WrongUsage, tool_tls
+from sprocket_cli.client_session import HELP, LEVELS, WrongUsage, tool_tls, wrong_usage
 from sprocket_cli.server.server_commands import checked, namesrv_flag, printed_only, start_line
 
 if TYPE_CHECKING:
@@ -116,13 +115,15 @@ def run_proxy(
         _run_beside_broker(process, config, broker, as_json, log)
     link = None if worker is None else (lambda: Link.opened(*worker))
     auth, gate = configuration.of(AuthSettings), configuration.of(GateSettings)
+    with wrong_usage():
+        tls = tool_tls()
     proxy = Proxy(
         config,
         clock=SystemClock(),
         choose=random.randrange,
         auth=auth,
         gate=gate,
-        tls=_tls_to_servers(),
+        tls=tls,
         link=link,
         orphaned=lambda: process.fail(SprocketError("the supervisor of this worker has ended")),
         on_fatal=process.fail,
@@ -130,14 +131,6 @@ def run_proxy(
     health = HealthServer(config, config.bind_address)
     health.watch(proxy_conditions(proxy))
     sys.exit(process.run([lambda: health, lambda: proxy], lambda: proxy_line(proxy, as_json)))
-
-
-def _tls_to_servers() -> "TlsSettings | None":
-    """Return the TLS of the connections to brokers, as the environment says.  Raises WrongUsage."""
-    try:
-        return tool_tls()
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
 
 
 def _run_beside_broker(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sprocket.common.errors import ConfigError
-from sprocket_cli.client_session import HELP, LEVELS, WrongUsage
+from sprocket_cli.client_session import HELP, LEVELS, wrong_usage
 
 if TYPE_CHECKING:
     from sprocket.common.config.configuration import Configuration
@@ -46,10 +45,8 @@ namesrv_flag = click.option("-n", "--namesrvAddr", "namesrv", metavar="HOST:PORT
 
 def checked(read: "Callable[[], Configuration]") -> "Configuration":
     """Return the configuration that `read` returns; print its notices on stderr.  A ConfigError becomes WrongUsage."""
-    try:
+    with wrong_usage():
         configuration = read()
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
     for notice in configuration.notices:
         click.echo(f"Warning: {notice}", err=True)
     return configuration

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from sprocket.common.clock import SystemClock
-from sprocket.common.errors import ConfigError
-from sprocket_cli.client_session import CommandFailed, WrongUsage, print_json
+from sprocket_cli.client_session import CommandFailed, print_json, wrong_usage
 from sprocket_cli.exit_codes import FAILURE, SUCCESS
 from sprocket_cli.processes import interrupts
 from sprocket_cli.store.commands import progress_bar, size_text, store_errors
@@ -31,15 +30,13 @@ def restore_archive(url: str, target: Path, *, as_json: bool) -> None:
 
 
 async def _restore(url: str, target: Path, as_json: bool) -> None:
-    with store_errors():
+    with store_errors(), wrong_usage():
         try:
             archive = await open_archive(url)
             manifest = archive.manifest
             total = sum(segment.size_bytes for segment in manifest.segments)
             with progress_bar("restoring", total, quiet=as_json) as progress:
                 restored = await ArchiveRestore(archive.objects, manifest, target, progress).run()
-        except ConfigError as error:
-            raise WrongUsage(str(error)) from None
         except Damaged as error:
             raise CommandFailed(f"{error}. `sprocket store check {url}` says what else is damaged") from None
     if as_json:
@@ -84,11 +81,9 @@ async def _rebuilt(url: str, repairs: bool, segment_bytes: int | None, as_json: 
 
 async def _check(url: str, quick: bool, repairs: bool, segment_bytes: int | None, as_json: bool) -> bool:
     with store_errors():
-        try:
+        with wrong_usage():
             missing = await _rebuilt(url, repairs, segment_bytes, as_json)
             archive = await open_archive(url)
-        except ConfigError as error:
-            raise WrongUsage(str(error)) from None
         quick = quick or missing is not None  # a rebuild has just read everything
         manifest = archive.manifest
         total = 0 if quick else sum(segment.size_bytes for segment in manifest.segments)

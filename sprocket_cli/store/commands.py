@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from sprocket.common.errors import ConfigError, StoreError
-from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage
+from sprocket.common.errors import StoreError
+from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage, wrong_usage
 from sprocket_cli.exit_codes import DISK
 from sprocket_cli.lazy_group import LazyGroup
 
@@ -72,10 +72,8 @@ def shape_of(config: Path | None, segment_bytes: int | None) -> "StoreShape":
     from sprocket_cli.server.server_config import broker_configuration
     from store.config.store_config import StoreConfig
 
-    try:
+    with wrong_usage():
         settings = broker_configuration(config, None).of(StoreConfig)
-    except ConfigError as error:
-        raise WrongUsage(str(error)) from None
     return StoreShape(
         segment_bytes=segment_bytes or settings.mapped_file_size_commit_log,
         queue_file_bytes=settings.consume_queue_file_bytes,
