@@ -70,7 +70,7 @@ test: setup ## Tell in minutes whether something is broken (ALL=1 runs every tes
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --tier $(if $(ALL),all,quick) $(ARGS)
 
 demo: setup ## Real flights through a real cluster, a SIGKILL, and a Spark report
-	$(BIN)/python -I -m sprocket_cli.demo $(ARGS)
+	$(BIN)/python -I -m examples.demo $(ARGS)
 
 bench: setup ## What the engine should reach, and what it reaches (ARGS="--only send" for some rows)
 	$(BIN)/python -m benchmarks.targets $(ARGS)

@@ -31,10 +31,10 @@ COMMAND_MUTANTS: Final = (
     ),
     Mutant(
         "demo sends everything before the broker is back",
-        "sprocket_cli/demo/sending.py",
+        "examples/demo/sending.py",
         "        return max(_TRICKLE_S, left_s / left) if left_s > 0 else 0.0\n",
         "        return _TRICKLE_S if left_s > 0 else 0.0\n",
         "the check of the killed broker fails on a busy machine",
-        ("tests/sprocket_cli/demo/test_sending.py",),
+        ("tests/demo/test_sending.py",),
     ),
 )

@@ -45,7 +45,7 @@ PACKAGES = (
 # Written by a program, not by hand.
 GENERATED_SUFFIX = "_pb2.py"
 # Programs that use the product: they own their clock and files, the other rules hold.
-PROGRAMS = ("benchmarks", "sprocket_cli/demo")
+PROGRAMS = ("benchmarks", "examples/demo")
 TEXT_SUFFIXES = frozenset({".py", ".md", ".cfg", ".toml", ".conf", ".properties", ".lock", ".sh", ".java", ".xml", ""})
 SKIPPED_FOLDERS = frozenset({".git", "__pycache__", "build", "dist", "target"})
 

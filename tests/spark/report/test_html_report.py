@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark.report.charts import PALETTE, Series, bar_chart, heat_map, line_chart, stacked_chart
+from spark.report.charts import PALETTE, Steps, Times, bar_chart, timeline_bars, timeline_lines
 from spark.report.html_report import Chart, Page, Table, cell
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -18,14 +18,11 @@ def texts_of(svg: bytes) -> list[str]:
 
 
 def test_a_page_holds_its_charts_and_writes_them_beside_it(tmp_path: Path) -> None:
-    series = [Series("a", [0, 1, 2], [3, 4, 5]), Series("b", [0, 1, 2], [1, 10, 1000])]
+    times, series = Times([0, 60, 120], 60), [Steps("a", [3, 4, 5]), Steps("b", [1, None, 1000])]
     charts = [
-        line_chart("Latency (p99)", "x", series, x_label="s", y_label="ms", marks={"kill": 2.0}, logarithmic=True),
-        line_chart("Line", "x", series[:1], x_label="s", y_label="n"),
-        stacked_chart("Stack", "x", series, x_label="s", y_label="n"),
+        timeline_lines("Latency (p99)", "x", "y", times, series, y_label="ms", logarithmic=True),
+        timeline_bars("Stack", "x", "y", times, series, y_label="n"),
         bar_chart("Bars", "x", ["q", "r"], [1.5, -2.0], x_label="min", notes=["7", "8"]),
-        heat_map("Heat", "x", ["r"], ["c", "d"], {("r", "c"): -0.2}, x_label="h", color_label="min"),
-        heat_map("Nothing", "x", ["r"], ["c"], {}, x_label="h", color_label="min"),
     ]
     table = Table("Checks <all>", "c", ("what", "n", "holds"), [("a & b", 12345, True), (None, 0.25, False)])
     path = Page("Title", "Subtitle", {"messages": "1"}, [*charts, table]).write(tmp_path / "out")
@@ -66,8 +63,7 @@ def test_the_colors_of_a_chart_follow_the_page(bars: Chart) -> None:
     assert not re.search(r"(?:fill|stroke): ?#(?!000000)", drawn)
 
 
-def test_the_page_follows_the_reader_s_colors_and_width() -> None:
-    chart = line_chart("Line", "x", [Series("a", [0, 1], [3, 4])], x_label="s", y_label="n")
-    html = Page("Title", "Subtitle", {}, [chart]).html()
+def test_the_page_follows_the_reader_s_colors_and_width(bars: Chart) -> None:
+    html = Page("Title", "Subtitle", {}, [bars]).html()
     assert "color-scheme: light dark" in html and "@media screen and (prefers-color-scheme: dark)" in html
     assert html.index('<source media="(max-width: 640px)"') < html.index("<img ")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from examples.demo.analysis import Findings
+from examples.demo.consuming import Received
+from examples.demo.sending import Sent
+from examples.demo.settings import GROUP, TOPIC
 from spark.files.consume_queue import open_queues
 from sprocket.remoting.codec import fastjson
-from sprocket_cli.demo.analysis import Findings
-from sprocket_cli.demo.consuming import Received
-from sprocket_cli.demo.sending import Sent
-from sprocket_cli.demo.settings import GROUP, TOPIC
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """One consumer of the demo's group, in a process of its own.
 
-``python -I -m sprocket_cli.demo.consumer_process GROUP NAMESRV FILE`` writes a line to FILE for each received message:
+``python -I -m examples.demo.consumer_process GROUP NAMESRV FILE`` writes a line to FILE for each received message:
 key, born, stored and received time (ms), broker name, queue id, queue offset.  On SIGTERM it writes the remaining lines
 and commits its offsets.
 """
@@ -13,11 +13,11 @@ from typing import Final, TextIO
 
 import uvloop
 
+from examples.demo.settings import POLL_NAME_SERVER_S, TOPIC
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.consumer import Consumer
 from sprocket.client.rebalance.start_offset import ConsumeFrom
 from sprocket.common.clock import SystemClock
-from sprocket_cli.demo.settings import POLL_NAME_SERVER_S, TOPIC
 
 _FLUSH_S: Final = 0.25
 

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from examples.demo.flights import Flight, messages
+from examples.demo.settings import POLL_NAME_SERVER_S
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.message import Message
 from sprocket.client.producer import Producer
 from sprocket.client.send.send_request import SendSettings
 from sprocket.client.send_result import SendStatus
 from sprocket.common.clock import Clock
-from sprocket_cli.demo.flights import Flight, messages
-from sprocket_cli.demo.settings import POLL_NAME_SERVER_S
 
 _WINDOW: Final = 512
 # The last tenth of the messages, at least _MIN_HELD_BACK, waits for the killed broker: so its recovery is seen on slow

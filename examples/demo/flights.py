@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import pandas as pd
 
+from examples.demo.settings import TOPIC
 from sprocket.client.message import Message
 from sprocket.common.errors import ConfigError
-from sprocket_cli.demo.settings import TOPIC
 
 
 class Flight(msgspec.Struct):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from sprocket_cli.demo.analysis import Counts, Findings
-from sprocket_cli.demo.consuming import Received
-from sprocket_cli.demo.sending import Sent
-from sprocket_cli.demo.verdict import CommittedOffset, checks_of
+from examples.demo.analysis import Counts, Findings
+from examples.demo.consuming import Received
+from examples.demo.sending import Sent
+from examples.demo.verdict import CommittedOffset, checks_of
 
 GOOD = Counts(
     records=11,

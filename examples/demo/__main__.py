@@ -1,4 +1,4 @@
-"""``python -m sprocket_cli.demo``: real flights through a real cluster, a SIGKILL, and a Spark report."""
+"""``python -m examples.demo``: real flights through a real cluster, a SIGKILL, and a Spark report."""
 
 import asyncio
 import logging
@@ -18,20 +18,20 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from examples.demo.cluster import CLUSTER_NAME, DemoCluster
+from examples.demo.consuming import ConsumerProcess, Received
+from examples.demo.flights import Flight, load_flights
+from examples.demo.sending import Sending, Sent
+from examples.demo.settings import TOPIC
+from examples.demo.verdict import Check, checks_of, committed_offsets
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.common.clock import SystemClock
 from sprocket.common.errors import SprocketError
 from sprocket.common.logs.line_format import LineFormatter
 from sprocket.remoting.bodies.topic import TopicConfig
-from sprocket_cli.demo.cluster import CLUSTER_NAME, DemoCluster
-from sprocket_cli.demo.consuming import ConsumerProcess, Received
-from sprocket_cli.demo.flights import Flight, load_flights
-from sprocket_cli.demo.sending import Sending, Sent
-from sprocket_cli.demo.settings import TOPIC
-from sprocket_cli.demo.verdict import Check, checks_of, committed_offsets
 
 if TYPE_CHECKING:
-    from sprocket_cli.demo.analysis import Findings
+    from examples.demo.analysis import Findings
 
 _VICTIM: Final = "broker-b"
 _QUEUES: Final = 8
@@ -150,7 +150,7 @@ class Demo:
                 spark = session("local[2]", "demo", settings)
         try:
             with self._step("Read the CommitLogs with Spark"):
-                from sprocket_cli.demo.analysis import analyse
+                from examples.demo.analysis import analyse
 
                 stores = [self._cluster.store_of(name) for name in self._cluster.brokers]
                 return analyse(spark, stores, acknowledged, [consumer.path for consumer in self._consumers])
@@ -158,7 +158,7 @@ class Demo:
             close(spark)
 
     def _write_report(self, sent: Sent, consumed_in_s: float, findings: "Findings", checks: list[Check]) -> Path:
-        from sprocket_cli.demo.flight_report import flight_page
+        from examples.demo.flight_report import flight_page
 
         recovery = f"{sent.recovery_s:.1f} s" if sent.recovery_s is not None else "not seen"
         facts = {

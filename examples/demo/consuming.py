@@ -4,9 +4,9 @@ import signal
 from pathlib import Path
 from typing import TextIO
 
+from examples.demo.settings import GROUP
 from sprocket.common.errors import SprocketError
 from sprocket.common.processes.child_process import ChildProcess, bound
-from sprocket_cli.demo.settings import GROUP
 
 _START_LIMIT_S = 30.0
 _STOP_LIMIT_S = 15.0
@@ -24,7 +24,7 @@ class ConsumerProcess:
         self.path = directory / f"received-{name}.csv"
         self._tail: TextIO | None = None
         self._rest = ""
-        command = bound("sprocket_cli.demo.consumer_process", GROUP, namesrv, str(self.path))
+        command = bound("examples.demo.consumer_process", GROUP, namesrv, str(self.path))
         self._process = ChildProcess(f"consumer-{name}", command, directory)
         self._process.launch()
 

@@ -5,10 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from examples.demo.analysis import Counts, Delay, Findings, Latency
+from examples.demo.flight_report import flight_page
+from examples.demo.sending import Sent
 from spark.report.html_report import Chart, Page, Table
-from sprocket_cli.demo.analysis import Counts, Delay, Findings, Latency
-from sprocket_cli.demo.flight_report import flight_page
-from sprocket_cli.demo.sending import Sent
 
 _TEXT = "{http://www.w3.org/2000/svg}text"
 

@@ -4,12 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from spark.report.charts import Series, bar_chart, heat_map, line_chart, stacked_chart
+from examples.demo.analysis import Findings
+from examples.demo.flight_charts import Series, heat_map, line_chart, stacked_chart
+from examples.demo.flights import carrier_names
+from examples.demo.sending import Sent
+from examples.demo.verdict import Check
+from spark.report.charts import bar_chart
 from spark.report.html_report import Chart, Page, Table
-from sprocket_cli.demo.analysis import Findings
-from sprocket_cli.demo.flights import carrier_names
-from sprocket_cli.demo.sending import Sent
-from sprocket_cli.demo.verdict import Check
 
 _MIN_FLIGHTS_IN_A_CELL: Final = 10
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
 def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(directory), "COLUMNS": "120"}
     return subprocess.Popen(
-        [sys.executable, "-I", "-m", "sprocket_cli.demo", "--output", str(directory / "out"), *arguments],
+        [sys.executable, "-I", "-m", "examples.demo", "--output", str(directory / "out"), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

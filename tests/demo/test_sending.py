@@ -2,8 +2,8 @@
 
 import pytest
 
-from sprocket_cli.demo.flights import Flight
-from sprocket_cli.demo.sending import Sending
+from examples.demo.flights import Flight
+from examples.demo.sending import Sending
 from tests.clock import ManualClock
 
 LIMIT_S = 120.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from sprocket_cli.demo.__main__ import tell_how_to_explore
+from examples.demo.__main__ import tell_how_to_explore
 from sprocket_cli.main import main
 
 

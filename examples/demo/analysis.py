@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from sprocket_cli.demo.settings import TOPIC
+from examples.demo.settings import TOPIC
 
 _FLIGHT: Final = (
     "id string, carrier string, origin string, dest string, hour int, minute int, dep_delay double, arr_delay double"

@@ -1,0 +1,1 @@
+"""Demo from end to end: ``python -m examples.demo`` (``make demo``)."""

@@ -1,1 +1,0 @@
-"""Demo from end to end: ``python -m sprocket_cli.demo`` (``make demo``)."""
