@@ -1,9 +1,7 @@
 """Tables of what operators set, replicated like topics and groups."""
 
 import logging
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -15,7 +13,6 @@ from sprocket.common.errors import RequestError
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.common.refusal_reasons import Reason
-from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.codes import ResponseCode
 
@@ -25,27 +22,16 @@ B = TypeVar("B", bound=msgspec.Struct)
 _MAX_ENTRIES: Final = 10_000
 
 
-class OperatorTable(EntryTable[T], Generic[T, B]):
-    """Table of entries by name, whose file and whose copies have the form `body`.
+class OperatorTable(EntryTable[T, B], Generic[T, B]):
+    """Table of entries by name.
 
     `kind` says what an entry is, in log lines and refusals.  `on_change` is called after each change.
     """
 
-    def __init__(
-        self, file: ConfigFile, clock: Clock, plan_version: PlanVersion, field: str, kind: str, body: type[B]
-    ) -> None:
-        super().__init__(file, clock, field, plan_version)
+    def __init__(self, file: ConfigFile, clock: Clock, plan_version: PlanVersion, kind: str, body: type[B]) -> None:
+        super().__init__(file, clock, body, plan_version)
         self._kind = kind
-        self._body = body
         self.on_change: list[Callable[[Mapping[str, T]], None]] = []
-
-    @abstractmethod
-    def _body_of(self, entries: dict[str, T], version: DataVersion) -> B:
-        """Return the whole table."""
-
-    @abstractmethod
-    def _parts_of(self, body: B) -> tuple[dict[str, T], DataVersion]:
-        """Return the entries of a whole table, and its version."""
 
     def decode(self, content: bytes) -> None:
         """Take over the entries of the file.  Raises ProtocolError."""
@@ -81,24 +67,19 @@ class OperatorTable(EntryTable[T], Generic[T, B]):
                 text = "none" if entry is None else msgspec.json.encode(entry).decode()
                 peer_lines.info(logger, "", "event=operator_entry_set kind=%s name=%s value=%s", self._kind, name, text)
 
-    def _without_entries(self) -> msgspec.Struct:
-        return self._body_of({}, copy(self.data_version))
-
     def encode(self) -> bytes:
         """Return the whole table."""
         # Not by the codec of Java's JSON, which takes a hundred times as long: only our own brokers read it.
-        return msgspec.json.encode(self._body_of(self.by_name, self.data_version))
+        return msgspec.json.encode(self._body_of(self.by_name))
 
     # A slave's table is its master's
 
     def replace(self, table: B) -> None:
         """Replace the table by a master's; it is saved soon."""
-        if table != self._body_of(self.by_name, self.data_version):
+        if table != self._body_of(self.by_name):
             self._take_over(table)
             self.changes += 1
 
     def _take_over(self, table: B) -> None:
-        entries, version = self._parts_of(table)
-        self.by_name.clear()
-        self._install(entries, version)
+        super()._take_over(table)
         self._changed()

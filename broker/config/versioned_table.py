@@ -3,11 +3,10 @@
 Source: RocketMQ 5.3.3, `TopicConfigManager`, `SubscriptionGroupManager`, `DataVersion`.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,6 +18,7 @@ from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.pretty_json import EntryTexts
 
 T = TypeVar("T")
+B = TypeVar("B", bound=msgspec.Struct)
 
 
 class VersionedTable(SavedTable):
@@ -39,29 +39,57 @@ def _keep() -> None:
     pass
 
 
-class EntryTable(VersionedTable, Generic[T]):
+class EntryTable(VersionedTable, Generic[T, B]):
     """Table of named entries, and perhaps other fields.  A write encodes only the entries that changed since the last.
 
-    Callers must not modify the entries.
+    The whole table, in its file and for slaves, has the form `body`: its first field has the entries, and
+    `data_version` their version.  Callers must not modify the entries.
     """
 
-    def __init__(self, file: ConfigFile, clock: Clock, field: str, plan_version: PlanVersion) -> None:
+    def __init__(self, file: ConfigFile, clock: Clock, body: type[B], plan_version: PlanVersion) -> None:
         super().__init__(file, clock)
         self._plan_version = plan_version
         self.by_name: dict[str, T] = {}
-        self._texts = EntryTexts[T](field)
+        self._body = body
+        self._field = msgspec.structs.fields(body)[0]
+        self._texts = EntryTexts[T](self._field.encode_name)
         self._unwritten: dict[str, T | None] | None = None  # since the last write; None means all
 
-    @abstractmethod
-    def _without_entries(self) -> msgspec.Struct:
-        """Return the content of the file without entries; changes after this call must not change it."""
+    def get(self, name: str) -> T | None:
+        """Return an entry; None if there is none."""
+        return self.by_name.get(name)
 
-    def _install(self, entries: Mapping[str, T], version: DataVersion) -> None:
+    def __contains__(self, name: str) -> bool:
+        return name in self.by_name
+
+    def snapshot(self) -> B:
+        """Return the whole table as responses and slaves get it."""
+        return self._body_of(dict(self.by_name))
+
+    def replace(self, table: B) -> None:
+        """Replace the table by a master's, unless the version is the same; does not save it."""
+        if self._version_of(table) != self.data_version:
+            self.changes += 1
+            self._take_over(table)
+
+    def _take_over(self, table: B) -> None:
+        self.by_name.clear()
+        self._install(table)
+
+    def _install(self, table: B) -> None:
         """Add or replace entries by those of the file or of a master."""
-        self.by_name.update(entries)
-        self.data_version = version
+        self.by_name.update(getattr(table, self._field.name))
+        self.data_version = self._version_of(table)
         self._unwritten = None
         self._plan_version.rise()
+
+    def _version_of(self, table: Any) -> DataVersion:
+        version: DataVersion = table.data_version
+        return version
+
+    def _body_of(self, entries: dict[str, T]) -> B:
+        """Return a whole table with `entries`; changes after this call must not change it."""
+        return self._body(entries, data_version=copy(self.data_version))
 
     def _set(self, changes: Mapping[str, T | None], undo_others: Callable[[], None] = _keep) -> None:
         """Change entries and begin to save them; None removes an entry.
@@ -95,11 +123,17 @@ class EntryTable(VersionedTable, Generic[T]):
         if self._unwritten is not None:
             self._unwritten.update(changes)
 
+    def _outcome(self, changes: Iterable[Iterable[str]]) -> tuple[list[T], list[str]]:
+        """Return the entries that changes have left, by their names, and the names that have none any more."""
+        names = dict.fromkeys(name for names in changes for name in names)
+        changed = [entry for entry in map(self.by_name.get, names) if entry is not None]
+        return changed, [name for name in names if name not in self.by_name]
+
     def _content(self) -> Callable[[], bytes]:
         is_whole = self._unwritten is None
         entries = dict(self.by_name) if self._unwritten is None else self._unwritten
         self._unwritten = {}
-        frame = self._without_entries()
+        frame = self._body_of({})
 
         def encode() -> bytes:
             if is_whole:

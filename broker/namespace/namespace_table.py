@@ -10,7 +10,7 @@ from sprocket.common.errors import RequestError
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.common.refusal_reasons import Reason
 from sprocket.remoting.bodies.namespace import NamespacePolicy, NamespaceTableBody
-from sprocket.remoting.bodies.topic import MESSAGE_TYPE, DataVersion
+from sprocket.remoting.bodies.topic import MESSAGE_TYPE
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message.message_type import MessageType
 from sprocket.remoting.message.namespaces import namespace_problem
@@ -27,7 +27,7 @@ class NamespaceTable(OperatorTable[NamespacePolicy, NamespaceTableBody]):
     """Table of policies by the namespace, ``shop|orders``."""
 
     def __init__(self, file: ConfigFile, clock: Clock, plan_version: PlanVersion) -> None:
-        super().__init__(file, clock, plan_version, "namespaceTable", "namespace", NamespaceTableBody)
+        super().__init__(file, clock, plan_version, "namespace", NamespaceTableBody)
 
     def set(self, policy: NamespacePolicy) -> None:
         """Add or replace a policy.  Wait for `save`; if that fails, the table is as before.  Raises RequestError.
@@ -36,12 +36,6 @@ class NamespaceTable(OperatorTable[NamespacePolicy, NamespaceTableBody]):
         """
         check(policy)
         self._put(policy.name, policy)
-
-    def _body_of(self, entries: dict[str, NamespacePolicy], version: DataVersion) -> NamespaceTableBody:
-        return NamespaceTableBody(entries, version)
-
-    def _parts_of(self, body: NamespaceTableBody) -> tuple[dict[str, NamespacePolicy], DataVersion]:
-        return body.namespace_table, body.data_version
 
 
 def check(policy: NamespacePolicy) -> None:

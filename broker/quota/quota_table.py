@@ -6,14 +6,13 @@ from broker.quota.rules import check
 from sprocket.common.clock import Clock
 from sprocket.common.files.config_file import ConfigFile
 from sprocket.remoting.bodies.quota import Quota, QuotaTableBody
-from sprocket.remoting.bodies.topic import DataVersion
 
 
 class QuotaTable(OperatorTable[Quota, QuotaTableBody]):
     """Table of quotas by name."""
 
     def __init__(self, file: ConfigFile, clock: Clock, plan_version: PlanVersion) -> None:
-        super().__init__(file, clock, plan_version, "quotaTable", "quota", QuotaTableBody)
+        super().__init__(file, clock, plan_version, "quota", QuotaTableBody)
 
     def set(self, quota: Quota) -> None:
         """Add or replace a quota.  Wait for `save`; if that fails, the table is as before.  Raises RequestError."""
@@ -23,9 +22,3 @@ class QuotaTable(OperatorTable[Quota, QuotaTableBody]):
     def plans_changed(self) -> None:
         """Drop all plans, because something that follows from quotas has changed."""
         self._plan_version.rise()
-
-    def _body_of(self, entries: dict[str, Quota], version: DataVersion) -> QuotaTableBody:
-        return QuotaTableBody(entries, version)
-
-    def _parts_of(self, body: QuotaTableBody) -> tuple[dict[str, Quota], DataVersion]:
-        return body.quota_table, body.data_version

@@ -8,7 +8,7 @@ Source: RocketMQ 5.3.3, `SlaveSynchronize`, `ConfigManager`.
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -39,7 +39,16 @@ from store.timer.timer_progress import CHECKPOINT_BYTES, TimerCheckpoint
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+U = TypeVar("U", contravariant=True)
 _SAVE_S: Final = 1.0
+
+
+class _Copied(Protocol[U]):
+    """Table that a slave replaces by what its master's `encode` returns."""
+
+    def encode(self) -> bytes: ...
+
+    def replace(self, table: U, /) -> None: ...
 
 
 class TopicsAndMappings(TopicConfigTable):
@@ -73,33 +82,40 @@ class ReplicatedTables(Service):
         )  # fmt: skip
         self._modes = modes
         self._delivered = delay_offsets
+        code, groups, quotas = RequestCode, core.groups, core.quotas.table
         self.topics = _topics(core)
-        self.groups = _groups(core)
-        self.quotas = _quotas(core)
-        self.namespaces = _namespaces(core)
-        self.schedules = schedules_of(core)
-        self.schedule_positions = schedule_positions_of(core)
+        self.groups = _whole(
+            "subscriptionGroup", code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _versions(groups), groups,
+            SubscriptionGroupTable, is_awaited=True,
+        )  # fmt: skip
         self.consumer_offsets = _consumer_offsets(core)
         self.delay_offsets = _delay_offsets(core, delay_offsets)
-        self.request_modes = _request_modes(modes)
-        self.order_info = _order_info(order_info)
         self.timer_checkpoint = _timer_checkpoint(timer)
-        self.timer_metrics = _timer_metrics(timer)
         tables: list[ReplicatedTable] = [
             *others,
-            self.schedules,
-            self.schedule_positions,
-            self.namespaces,
+            schedules_of(core),
+            schedule_positions_of(core),
+            _whole(
+                "namespaces", None, _versions(core.namespace_table), core.namespace_table, NamespaceTableBody,
+                is_awaited=True,
+            ),
             self.topics,
             self.groups,
-            self.quotas,
+            _whole("quotas", None, _versions(quotas), quotas, QuotaTableBody, is_awaited=True),
             self.consumer_offsets,
             self.delay_offsets,
-            self.request_modes,
-            self.order_info,
-        ]
+            _whole(
+                "messageRequestMode", code.GET_ALL_MESSAGE_REQUEST_MODE, _changes(modes), modes, RequestModeTable,
+                is_awaited=True,
+            ),
+            _whole("consumerOrderInfo", None, _changes(order_info), order_info, OrderInfoTable),
+        ]  # fmt: skip
         if core.config.store.timer_wheel_enable:
-            tables += [self.timer_checkpoint, self.timer_metrics]
+            metrics = timer.metrics
+            tables += [
+                self.timer_checkpoint,
+                _whole("timermetrics", code.GET_TIMER_METRICS, _changes(metrics), metrics, TimerMetricsTable),
+            ]
         self.all = tuple(tables)
 
     def named(self, name: str) -> ReplicatedTable | None:
@@ -170,6 +186,25 @@ def _versions(*tables: VersionedTable) -> Callable[[], Hashable]:
     return mark
 
 
+def _changes(table: SavedTable) -> Callable[[], Hashable]:
+    return lambda: table.changes
+
+
+def _whole(
+    name: str,
+    code: RequestCode | None,
+    mark: Callable[[], Hashable],
+    table: _Copied[T],
+    body: type[T],
+    *,
+    is_awaited: bool = False,
+    tells_deliveries: bool = False,
+) -> ReplicatedTable:
+    """Return a table that is sent as a whole."""
+    read = _reader(body, table.replace)
+    return ReplicatedTable(name, code, mark, table.encode, read, tells_deliveries, is_awaited=is_awaited)
+
+
 def _topics(core: BrokerCore) -> ReplicatedTable:
     def encode() -> bytes:
         topics, mappings = core.topics.snapshot(), core.mappings.snapshot()
@@ -194,26 +229,6 @@ def _replace_topics(core: BrokerCore, table: TopicsAndMappings) -> None:
     core.topics.replace(table)
 
 
-def _groups(core: BrokerCore) -> ReplicatedTable:
-    groups = core.groups
-    return ReplicatedTable(
-        "subscriptionGroup", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _versions(groups), groups.encode,
-        _reader(SubscriptionGroupTable, groups.replace), is_awaited=True,
-    )  # fmt: skip
-
-
-def _quotas(core: BrokerCore) -> ReplicatedTable:
-    table = core.quotas.table
-    read = _reader(QuotaTableBody, table.replace)
-    return ReplicatedTable("quotas", None, _versions(table), table.encode, read, is_awaited=True)
-
-
-def _namespaces(core: BrokerCore) -> ReplicatedTable:
-    table = core.namespace_table
-    read = _reader(NamespaceTableBody, table.replace)
-    return ReplicatedTable("namespaces", None, _versions(table), table.encode, read, is_awaited=True)
-
-
 def schedules_of(core: BrokerCore) -> ReplicatedTable:
     """Return the table of schedules."""
     table = core.schedules
@@ -230,9 +245,8 @@ def schedules_of(core: BrokerCore) -> ReplicatedTable:
 def schedule_positions_of(core: BrokerCore) -> ReplicatedTable:
     """Return how far each schedule has fired."""
     positions = core.schedule_positions
-    read = _reader(SchedulePositionsBody, positions.replace)
-    return ReplicatedTable(
-        "schedulePositions", None, lambda: positions.changes, positions.encode, read, tells_deliveries=True
+    return _whole(
+        "schedulePositions", None, _changes(positions), positions, SchedulePositionsBody, tells_deliveries=True
     )
 
 
@@ -255,20 +269,6 @@ def _delay_offsets(core: BrokerCore, offsets: DelayOffsets) -> ReplicatedTable:
     )  # fmt: skip
 
 
-def _request_modes(modes: RequestModes) -> ReplicatedTable:
-    return ReplicatedTable(
-        "messageRequestMode", RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, lambda: modes.changes, modes.encode,
-        _reader(RequestModeTable, modes.replace), is_awaited=True,
-    )  # fmt: skip
-
-
-def _order_info(order_info: ConsumerOrderInfo) -> ReplicatedTable:
-    return ReplicatedTable(
-        "consumerOrderInfo", None, lambda: order_info.changes, order_info.encode,
-        _reader(OrderInfoTable, order_info.replace),
-    )  # fmt: skip
-
-
 def _timer_checkpoint(timer: TimerService) -> ReplicatedTable:
     def mark() -> Hashable:
         return timer.timer.checkpoint.encode()
@@ -286,11 +286,3 @@ def _decoded_checkpoint(content: bytes) -> TimerCheckpoint:
     if len(content) < CHECKPOINT_BYTES:
         raise ProtocolError("timercheck", f"a timer checkpoint of {len(content)} bytes")
     return TimerCheckpoint.decode(content)
-
-
-def _timer_metrics(timer: TimerService) -> ReplicatedTable:
-    metrics = timer.metrics
-    return ReplicatedTable(
-        "timermetrics", RequestCode.GET_TIMER_METRICS, lambda: metrics.changes, metrics.encode,
-        _reader(TimerMetricsTable, metrics.replace),
-    )  # fmt: skip

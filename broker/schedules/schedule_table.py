@@ -21,7 +21,6 @@ from sprocket.remoting.bodies.schedule import (
     ScheduleTableBody,
     schedule_key,
 )
-from sprocket.remoting.bodies.topic import DataVersion
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import ResponseCode
 from sprocket.remoting.message import properties as names
@@ -58,7 +57,7 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
 
     def __init__(self, file: ConfigFile, clock: Clock, random_below: Callable[[int], int]) -> None:
         # A version of its own: no plan depends on schedules, so a change of them drops none.
-        super().__init__(file, clock, PlanVersion(), "scheduleTable", "schedule", ScheduleTableBody)
+        super().__init__(file, clock, PlanVersion(), "schedule", ScheduleTableBody)
         self._random_below = random_below
         self.change_count = 0
         self._recent: deque[str] = deque(maxlen=_KEPT_CHANGES)  # keys of the last changes
@@ -147,12 +146,6 @@ class ScheduleTable(OperatorTable[ScheduleEntry, ScheduleTableBody]):
         self.change_count += 1
         self._total_bytes = sum(map(_size, table.schedule_table.values()))
         super()._take_over(table)
-
-    def _body_of(self, entries: dict[str, ScheduleEntry], version: DataVersion) -> ScheduleTableBody:
-        return ScheduleTableBody(entries, version)
-
-    def _parts_of(self, body: ScheduleTableBody) -> tuple[dict[str, ScheduleEntry], DataVersion]:
-        return body.schedule_table, body.data_version
 
 
 def _rule_texts(schedule: Schedule) -> tuple[str, str, int]:

@@ -36,7 +36,7 @@ _MAX_GROUP_LINES: Final = 16
 _NULLABLE: Final = (b"exponentialRetryPolicy", b"customizedRetryPolicy", b"subscriptionDataSet")
 
 
-class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
+class SubscriptionGroups(EntryTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
     """Table of groups: name -> `SubscriptionGroupConfig`.
 
     A change is in memory at once and in the file soon after.  A response to an operator waits for `save`; a change that
@@ -52,7 +52,7 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
         is_copy: bool = False,
         namespaces: Namespaces = NO_NAMESPACES,
     ) -> None:
-        super().__init__(file, clock, "subscriptionGroupTable", config.plan_version)
+        super().__init__(file, clock, SubscriptionGroupTable, config.plan_version)
         self._config = config
         self.namespaces = namespaces
         self.by_name.update((name, SubscriptionGroupConfig(name)) for name in SYSTEM_GROUPS)
@@ -63,13 +63,9 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
     def decode(self, content: bytes) -> None:
         """Add the groups of the file.  Raises ProtocolError."""
         table = loads(content, SubscriptionGroupTable)
-        self._install(table.subscription_group_table, table.data_version)
+        self._install(table)
         self._forbidden = self._forbidden | table.forbidden_table
         logger.info("event=subscription_groups_loaded count=%d", len(table.subscription_group_table))
-
-    def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group's configuration; None if the group does not exist."""
-        return self.by_name.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the group's configuration; if it is new and autoCreateSubscriptionGroup allows it, create the group.
@@ -119,9 +115,6 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
         existing = self.get(group)
         return SubscriptionGroupConfig(group) if existing is None and self._creates(group) else existing
 
-    def __contains__(self, group: str) -> bool:
-        return group in self.by_name
-
     def forbidden(self, group: str, topic: str) -> int:
         """Return the permission bits that a group does not have for a topic; PERM_READ forbids to consume."""
         return self._forbidden.get(group, {}).get(topic, 0)
@@ -135,10 +128,9 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
         self._set_with({}, {name: topics for name, topics in after.items() if topics})
         peer_lines.info(logger, "", "event=group_forbidden group=%s topic=%s bits=%d", group, topic, bits)
 
-    def snapshot(self) -> SubscriptionGroupTable:
-        """Return the table as responses contain it."""
-        forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
-        return SubscriptionGroupTable(dict(self.by_name), forbidden, copy(self.data_version))
+    def _body_of(self, entries: dict[str, SubscriptionGroupConfig]) -> SubscriptionGroupTable:
+        # The table of forbidden bits is replaced, never modified.
+        return SubscriptionGroupTable(entries, self._forbidden, copy(self.data_version))
 
     def encode(self, part: Mapping[str, SubscriptionGroupConfig] | None = None) -> bytes:
         """Return the response body of GET_ALL_SUBSCRIPTIONGROUP_CONFIG; faster than `dumps`, for 10,000 groups.
@@ -190,14 +182,8 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
 
     # The file
 
-    def _without_entries(self) -> SubscriptionGroupTable:
-        # The table of forbidden bits is replaced, never modified.
-        return SubscriptionGroupTable({}, self._forbidden, copy(self.data_version))
-
     def _on_saved(self, changes: list[Sequence[str]]) -> None:
-        names = dict.fromkeys(name for names in changes for name in names)
-        changed = [config for config in map(self.by_name.get, names) if config is not None]
-        deleted = [name for name in names if name not in self.by_name]
+        changed, deleted = self._outcome(changes)
         for config in changed[:_MAX_GROUP_LINES]:
             peer_lines.info(
                 logger, "", "event=subscription_group_changed group=%s config=%s", config.group_name, config
@@ -212,11 +198,6 @@ class SubscriptionGroups(EntryTable[SubscriptionGroupConfig]):
 
     # A slave's table is its master's
 
-    def replace(self, table: SubscriptionGroupTable) -> None:
-        """Replace the table by a master's, unless the version is the same; does not save it."""
-        if table.data_version == self.data_version:
-            return
+    def _take_over(self, table: SubscriptionGroupTable) -> None:
         self._forbidden = table.forbidden_table
-        self.by_name.clear()
-        self._install(table.subscription_group_table, table.data_version)
-        self.changes += 1
+        super()._take_over(table)

@@ -6,7 +6,6 @@ Source: RocketMQ 5.3.3, `TopicQueueMappingManager`.
 import logging
 from collections import Counter
 from collections.abc import Callable
-from copy import copy
 
 import msgspec
 
@@ -22,30 +21,22 @@ from sprocket.static_topic.item_checks import MappingError, check_items, check_k
 logger = logging.getLogger(__name__)
 
 
-class TopicQueueMappings(EntryTable[TopicQueueMappingDetail]):
+class TopicQueueMappings(EntryTable[TopicQueueMappingDetail, TopicQueueMappingTable]):
     """Table of mappings: topic -> `TopicQueueMappingDetail`; a topic with an entry is static.
 
     A change is in memory at once; wait for `save` until it is in the file.  A change that cannot be written is undone.
     """
 
     def __init__(self, file: ConfigFile, clock: Clock, plan_version: PlanVersion) -> None:
-        super().__init__(file, clock, "topicQueueMappingInfoMap", plan_version)
+        super().__init__(file, clock, TopicQueueMappingTable, plan_version)
         # Called with each topic whose mapping was set, once requests obey it.
         self.on_put: list[Callable[[str], None]] = []
 
     def decode(self, content: bytes) -> None:
         """Add the mappings of the file.  Raises ProtocolError."""
         table = loads(content, TopicQueueMappingTable)
-        self._install(table.topic_queue_mapping_info_map, table.data_version)
+        self._install(table)
         logger.info("event=topic_queue_mappings_loaded count=%d", len(table.topic_queue_mapping_info_map))
-
-    def get(self, topic: str) -> TopicQueueMappingDetail | None:
-        """Return the mapping of a topic; None if the topic is not static."""
-        return self.by_name.get(topic)
-
-    def snapshot(self) -> TopicQueueMappingTable:
-        """Return the table as a slave gets it."""
-        return TopicQueueMappingTable(dict(self.by_name), copy(self.data_version))
 
     def put(self, topic: str, detail: TopicQueueMappingDetail) -> None:
         """Set the mapping of a topic.  `merged` says which mapping may follow the present one."""
@@ -59,17 +50,6 @@ class TopicQueueMappings(EntryTable[TopicQueueMappingDetail]):
             return False
         self._set({topic: None})
         return True
-
-    def replace(self, table: TopicQueueMappingTable) -> None:
-        """Replace the table by a master's, unless the version is the same; does not save it."""
-        if table.data_version == self.data_version:
-            return
-        self.by_name.clear()
-        self._install(table.topic_queue_mapping_info_map, table.data_version)
-        self.changes += 1
-
-    def _without_entries(self) -> TopicQueueMappingTable:
-        return TopicQueueMappingTable({}, copy(self.data_version))
 
 
 def check_detail(detail: TopicQueueMappingDetail, topic: str, broker_name: str, write_queue_nums: int) -> None:

@@ -61,7 +61,7 @@ TopicsChanged = Callable[[list[TopicConfig]], None]
 _MAX_TOPIC_LINES: Final = 16
 
 
-class TopicTable(EntryTable[TopicConfig]):
+class TopicTable(EntryTable[TopicConfig, TopicConfigTable]):
     """Table of topics: name -> `TopicConfig`.
 
     A change is in memory at once and in the file soon after.  A response to a change waits for `save`; a change that
@@ -79,7 +79,7 @@ class TopicTable(EntryTable[TopicConfig]):
         is_copy: bool = False,
         namespaces: Namespaces = NO_NAMESPACES,
     ) -> None:
-        super().__init__(file, clock, "topicConfigTable", config.plan_version)
+        super().__init__(file, clock, TopicConfigTable, config.plan_version)
         self._config = config
         self.namespaces = namespaces
         # Whether the table is a copy of a master's; then this replica adds nothing to it.
@@ -125,15 +125,8 @@ class TopicTable(EntryTable[TopicConfig]):
     def decode(self, content: bytes) -> None:
         """Add the topics of the file.  Raises ProtocolError."""
         table = loads(content, TopicConfigTable)
-        self._install(table.topic_config_table, table.data_version)
+        self._install(table)
         logger.info("event=topics_loaded count=%d", len(table.topic_config_table))
-
-    def get(self, topic: str) -> TopicConfig | None:
-        """Return the topic's configuration; None if the topic does not exist."""
-        return self.by_name.get(topic)
-
-    def __contains__(self, topic: str) -> bool:
-        return topic in self.by_name
 
     def is_system(self, topic: str) -> bool:
         """Whether this is a system topic: it cannot be deleted, and can be changed only with force."""
@@ -154,10 +147,6 @@ class TopicTable(EntryTable[TopicConfig]):
         if config is None:
             return None
         return QueueType.BATCH if config.attributes.get(QUEUE_TYPE) == QueueType.BATCH else QueueType.SIMPLE
-
-    def snapshot(self) -> TopicConfigTable:
-        """Return the table as responses and registrations contain it."""
-        return TopicConfigTable(dict(self.by_name), copy(self.data_version))
 
     # Changing
 
@@ -339,14 +328,9 @@ class TopicTable(EntryTable[TopicConfig]):
 
     # The file
 
-    def _without_entries(self) -> TopicConfigTable:
-        return TopicConfigTable({}, copy(self.data_version))
-
     def _on_saved(self, changes: list[Sequence[str]]) -> None:
         self.unsaved = {name for change in self._pending for name in change.names}
-        names = dict.fromkeys(name for names in changes for name in names)
-        changed = [config for config in map(self.by_name.get, names) if config is not None]
-        deleted = [name for name in names if name not in self.by_name]
+        changed, deleted = self._outcome(changes)
         for config in changed[:_MAX_TOPIC_LINES]:
             peer_lines.info(
                 logger, "",
@@ -371,13 +355,8 @@ class TopicTable(EntryTable[TopicConfig]):
 
     # A slave's table is its master's
 
-    def replace(self, table: TopicConfigTable) -> None:
-        """Replace the table by a master's, unless the version is the same; does not save it."""
-        if table.data_version == self.data_version:
-            return
-        self.by_name.clear()
-        self._install(table.topic_config_table, table.data_version)
-        self.changes += 1
+    def _take_over(self, table: TopicConfigTable) -> None:
+        super()._take_over(table)
         self.announce([])
 
 
