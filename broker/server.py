@@ -17,9 +17,9 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.config.local_address import resolved
 from broker.controller.membership import join_group
-from broker.controller.replica import ControlledReplica, Epochs, Manage
+from broker.controller.replica import ControlledReplica, Epochs, Manage, StoreLog
 from broker.controller.role_switch import BrokerRoleSwitch
-from broker.environment import Environment, Fatal, call_later, log_fatal
+from broker.environment import Environment, Fatal, log_fatal
 from broker.fast_failure import CHECK_S
 from broker.message_id import host_bytes
 from broker.offset.consumer_offsets import ConsumerOffsets
@@ -30,7 +30,7 @@ from broker.role import Role
 from broker.service import Service
 from broker.slave.slave_synchronize import SlaveSynchronize
 from broker.term import Step, Term
-from broker.turns import run_in_turns
+from broker.turns import loop_later, run_in_turns
 from ha.epochs.epoch_file import EpochFile
 from ha.epochs.epoch_history import OPEN_END
 from ha.lease import Lease
@@ -168,7 +168,7 @@ class Broker:
     ) -> ControlledReplica:
         return ControlledReplica(
             config=self.config, clock=self.clock, lease=lease, lease_now=lease_now, switch=switch,
-            store=lambda: self.store, sync_state=lambda: self.replication, epochs=epochs,
+            log=StoreLog(lambda: self.store, epochs), sync_state=lambda: self.replication,
             on_newer_epoch=self._environment.on_newer_epoch, new_client=lambda: self.process.new_client(CONTROLLER),
             fail=self._environment.fail,
         )  # fmt: skip
@@ -443,7 +443,7 @@ class Broker:
         for service in self._services:
             service.channel_closed(channel)
         of_groups = chain(self.consumers.channel_closed(channel), self.producers.channel_closed(channel))
-        run_in_turns(of_groups, _GROUPS_AT_ONCE, call_later)
+        run_in_turns(of_groups, _GROUPS_AT_ONCE, loop_later)
 
 
 def _ended(task: "asyncio.Task[None]") -> None:

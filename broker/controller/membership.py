@@ -13,37 +13,29 @@ Source: RocketMQ 5.3.3, `ReplicasManager`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from broker.config.live_config import LiveConfig
 from broker.controller.addresses import parse_addresses
 from broker.controller.controllers import ControllerRefused, Controllers, GroupInfo
 from broker.controller.heartbeats import Heartbeats
 from broker.controller.identity import IdentityFiles
 from broker.controller.leadership import Leadership
 from broker.controller.replica import ControlledReplica
-from broker.controller.tenure import RoleSwitch, SyncState, Tenure
+from broker.controller.tenure import Tenure
 from broker.periodic import pause
 from broker.service import Service
-from ha.epochs.epoch_file import EpochFile
-from ha.epochs.epoch_history import EpochHistory
-from ha.lease import Lease
-from sprocket.common.clock import Clock
 from sprocket.common.errors import ClientError, ConfigError, ProtocolError, RequestError, SprocketError, StoreError
 from sprocket.common.figures import Declared, Figure
 from sprocket.remoting.bodies.controller import EpochEntry, EpochEntryCache
-from sprocket.remoting.client import RemotingClient
 from sprocket.remoting.codec.fastjson import dumps
 from sprocket.remoting.codes import RequestCode, ResponseCode
 from sprocket.remoting.command import Request, Response
 from sprocket.remoting.headers.controller import NotifyBrokerRoleChangedRequestHeader
 from sprocket.remoting.headers.namesrv import BrokerHeartbeatRequestHeader, BrokerHeartbeatResponseHeader
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route
-from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -55,69 +47,17 @@ _NO_EPOCH: Final = -1
 _DOUBT_S: Final = 1.0
 
 
-class ReplicaLog(Protocol):
-    """This replica's log."""
-
-    def epochs(self) -> EpochHistory:
-        """Return which master wrote which part of it."""
-
-    def end_offset(self) -> int:
-        """Return its end.  Raises `StoreError` while the store is closed, because the role changes."""
-
-    def confirm_offset(self) -> int:
-        """Return how far consumers may read.  Raises as `end_offset` does."""
-
-
-@dataclass(frozen=True)
-class Replica:
-    """What the membership needs of the broker.  `lease` is counted in the seconds of `lease_now`.
-
-    `sync_state` returns the master's view of its slaves, of the term that runs.
-    """
-
-    config: LiveConfig
-    clock: Clock
-    lease: Lease
-    lease_now: Callable[[], float]
-    switch: RoleSwitch
-    log: ReplicaLog
-    sync_state: Callable[[], SyncState]
-    new_client: Callable[[], RemotingClient]
-    fail: Callable[[SprocketError], None]
-
-
-class StoreLog:
-    """`ReplicaLog` of a broker's store."""
-
-    def __init__(self, store: Callable[[], MessageStore], epochs: EpochFile | None) -> None:
-        self._store = store
-        self._epochs = epochs
-
-    def epochs(self) -> EpochHistory:
-        return EpochHistory() if self._epochs is None else self._epochs.history
-
-    def end_offset(self) -> int:
-        return self._store().wrote_offset
-
-    def confirm_offset(self) -> int:
-        return self._store().confirm_offset
-
-
-def join_group(controlled: ControlledReplica) -> Service:
+def join_group(replica: ControlledReplica) -> Service:
     """Return the part of a broker that talks with its controllers: a `broker.controller.replica.Manage`."""
-    replica = Replica(
-        controlled.config, controlled.clock, controlled.lease, controlled.lease_now, controlled.switch,
-        StoreLog(controlled.store, controlled.epochs), controlled.sync_state, controlled.new_client, controlled.fail,
-    )  # fmt: skip
     membership = Membership(replica)
-    controlled.on_newer_epoch.append(membership.newer_epoch)
+    replica.on_newer_epoch.append(membership.newer_epoch)
     return membership
 
 
 class Membership(Service):
     """Membership of one broker.  Lives in the event loop's thread."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: ControlledReplica) -> None:
         self._replica = replica
         broker, store = replica.config.broker, replica.config.store
         path = broker.store_path_broker_identity or store.store_path_root_dir / "brokerIdentity"

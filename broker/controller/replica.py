@@ -14,7 +14,7 @@ from broker.config.live_config import LiveConfig
 from broker.controller.tenure import RoleSwitch, SyncState
 from broker.service import Service
 from ha.epochs.epoch_file import EpochFile
-from ha.epochs.epoch_history import Epoch
+from ha.epochs.epoch_history import Epoch, EpochHistory
 from ha.lease import Lease
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
@@ -29,14 +29,43 @@ class Epochs(Protocol):
         """Note that `epoch` begins; return once that is on the disk.  Raises `StoreError`."""
 
 
+class ReplicaLog(Protocol):
+    """This replica's log."""
+
+    def epochs(self) -> EpochHistory:
+        """Return which master wrote which part of it."""
+
+    def end_offset(self) -> int:
+        """Return its end.  Raises `StoreError` while the store is closed, because the role changes."""
+
+    def confirm_offset(self) -> int:
+        """Return how far consumers may read.  Raises as `end_offset` does."""
+
+
+class StoreLog:
+    """`ReplicaLog` of a broker's store: `store` returns that of the present role, `epochs` is the log's history."""
+
+    def __init__(self, store: Callable[[], MessageStore], epochs: EpochFile | None) -> None:
+        self._store = store
+        self._epochs = epochs
+
+    def epochs(self) -> EpochHistory:
+        return EpochHistory() if self._epochs is None else self._epochs.history
+
+    def end_offset(self) -> int:
+        return self._store().wrote_offset
+
+    def confirm_offset(self) -> int:
+        return self._store().confirm_offset
+
+
 @dataclass(frozen=True)
 class ControlledReplica:
     """A replica under controllers, in the event loop's thread.
 
-    `lease` is counted in the seconds of `lease_now`.  `store` returns the store of the present role: it differs after
-    a change, and may be closed during one.  `sync_state` returns the slaves of the present role.  `epochs` is the
-    history of the log.  `on_newer_epoch` are listeners for an epoch that a slave knows.  `new_client` returns a client
-    that signs as the broker does; its owner closes it.  `fail` ends the process.
+    `lease` is counted in the seconds of `lease_now`.  `sync_state` returns the slaves of the present role.
+    `on_newer_epoch` are listeners for an epoch that a slave knows.  `new_client` returns a client that signs as the
+    broker does; its owner closes it.  `fail` ends the process.
     """
 
     config: LiveConfig
@@ -44,9 +73,8 @@ class ControlledReplica:
     lease: Lease
     lease_now: Callable[[], float]
     switch: RoleSwitch
-    store: Callable[[], MessageStore]
+    log: ReplicaLog
     sync_state: Callable[[], SyncState]
-    epochs: EpochFile | None
     on_newer_epoch: list[Callable[[int], None]]
     new_client: Callable[[], RemotingClient]
     fail: Callable[[SprocketError], None]

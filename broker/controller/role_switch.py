@@ -12,6 +12,7 @@ from functools import partial
 from broker.appointment import Appointment
 from broker.config.broker_config import BrokerRole
 from broker.config.live_config import LiveConfig
+from broker.controller.leadership import leads_as_sync_master
 from broker.controller.replica import Epochs
 from broker.controller.tenure import Tenure
 from ha.epochs.epoch_history import Epoch
@@ -64,9 +65,7 @@ class BrokerRoleSwitch:
             await self._to(Appointment(self._leading_role(), 0, epoch=epoch, begin=partial(self._begin, epoch)))
 
     def _leading_role(self) -> BrokerRole:
-        store = self._config.store
-        asks_slaves = store.in_sync_replicas > 1 or store.all_ack_in_sync_state_set
-        is_sync = asks_slaves or self._own_role is BrokerRole.SYNC_MASTER
+        is_sync = leads_as_sync_master(self._config, self._own_role)
         return BrokerRole.SYNC_MASTER if is_sync else BrokerRole.ASYNC_MASTER
 
     def _begin(self, epoch: int, log_end: int) -> None:

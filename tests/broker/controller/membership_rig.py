@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.live_config import LiveConfig
-from broker.controller.membership import Membership, Replica
+from broker.controller.membership import Membership
+from broker.controller.replica import ControlledReplica
 from broker.controller.tenure import Tenure
 from ha.epochs.epoch_history import Epoch, EpochHistory
 from ha.lease import Lease
@@ -119,9 +120,9 @@ class FakeBroker:
         self.config = LiveConfig(config, store_config(root, **store))
         self.client = RemotingClient()
         self.membership = Membership(
-            Replica(
+            ControlledReplica(
                 self.config, self.clock, self.lease, self.clock.monotonic, self.switch, self.log, lambda: self.slaves,
-                lambda: self.client, self.failures.append,
+                [], lambda: self.client, self.failures.append,
             )
         )  # fmt: skip
         self.port = RemotingServer(RouteTable(self.membership.routes()), ConnectionSettings("127.0.0.1"))
