@@ -8,7 +8,7 @@ from broker.client.queue_locks import QueueLocks
 from broker.config.live_config import LiveConfig
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.idempotence.known_ids import KnownIds
-from broker.longpolling.confirm_waits import CallLater, ConfirmWaits
+from broker.longpolling.confirm_waits import ConfirmWaits
 from broker.longpolling.quota_reads import QuotaReads
 from broker.metrics.message_flow import MessageFlow
 from broker.namespace.namespace_table import NamespaceTable
@@ -21,6 +21,7 @@ from broker.schedules.schedule_table import ScheduleTable
 from broker.subscription.subscription_groups import SubscriptionGroups
 from broker.topic.topic_queue_mappings import TopicQueueMappings
 from broker.topic.topics import TopicTable
+from broker.turns import CallLater
 from sprocket.common.clock import Clock
 from sprocket.common.errors import SprocketError
 from sprocket.remoting.client import RemotingClient

@@ -19,11 +19,6 @@ def log_fatal(error: SprocketError) -> None:
     logger.critical("event=fatal reason=%r", str(error))
 
 
-def call_later(seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-    """Run `callback` in the running loop after `seconds`."""
-    return asyncio.get_running_loop().call_later(seconds, callback)
-
-
 class Environment:
     """Surroundings of one broker; all its parts share it."""
 

@@ -20,7 +20,7 @@ from broker.client.queue_locks import QueueLocks
 from broker.coldctr.cold_flow import ColdFlow
 from broker.controller.appointed_master import AppointedMaster
 from broker.core import BrokerCore
-from broker.environment import Environment, call_later
+from broker.environment import Environment
 from broker.failover.active_services import ActiveServices
 from broker.failover.escape_bridge import EscapeBridge, delivery
 from broker.failover.group_members import GroupMembers
@@ -81,6 +81,7 @@ from broker.transaction.check import TransactionCheck
 from broker.transaction.half_escape import HalfEscape
 from broker.transaction.transaction_metrics import TransactionMetrics
 from broker.transaction.transactions import Transactions
+from broker.turns import loop_later
 from broker.upkeep.forwarding import Forwarding
 from broker.upkeep.idle_offsets import IdleOffsets
 from broker.upkeep.mapping_cleaning import MappingCleaning
@@ -310,16 +311,16 @@ def build_core(environment: Environment, role: Role, process: ProcessParts, stor
         )  # fmt: skip
     schedules = ScheduleTable(environment.file("schedules.json"), clock, environment.random_below)
     return BrokerCore(
-        config=config, role=role, clock=clock, call_later=call_later, random_below=environment.random_below,
+        config=config, role=role, clock=clock, call_later=loop_later, random_below=environment.random_below,
         store=store, topics=topics, mappings=mappings, groups=groups, offsets=offsets, locks=QueueLocks(clock),
         consumers=process.consumers, producers=process.producers, filters=process.filters,
         namespace_table=namespace_table, namespaces=namespaces,
-        quotas=quotas, quota_reads=QuotaReads(quotas, clock, call_later, process.filters.sql), schedules=schedules,
+        quotas=quotas, quota_reads=QuotaReads(quotas, clock, loop_later, process.filters.sql), schedules=schedules,
         schedule_positions=SchedulePositions(
             environment.file("schedulePositions.json"), schedules, lambda: store.wrote_offset
         ),
-        waits=ConfirmWaits(store, clock, call_later, role.kind, topics, environment.holds_lease), flow=process.flow,
-        ids=KnownIds(config, store, clock, call_later),
+        waits=ConfirmWaits(store, clock, loop_later, role.kind, topics, environment.holds_lease), flow=process.flow,
+        ids=KnownIds(config, store, clock, loop_later),
         client=client, fail=environment.fail,
         delivery=delivery(config, role, store, client, clock, PresentPlaces(mappings.by_name, topics.get)),
         tier=TieredReads(lambda: config.store, store, clock, view),

@@ -15,7 +15,7 @@ from broker.auth.users import Users
 from broker.client.clients import ConsumerRegistry, ProducerRegistry
 from broker.client.rebalance_notices import RebalanceNotices
 from broker.config.broker_config import BrokerRole
-from broker.environment import Environment, call_later
+from broker.environment import Environment
 from broker.fast_failure import FastFailure
 from broker.filter.consumer_filters import ConsumerFilters
 from broker.metrics.creation_times import CreationTimes
@@ -23,6 +23,7 @@ from broker.metrics.message_flow import MessageFlow
 from broker.namespace.connections import NamespaceConnections
 from broker.service import Service
 from broker.topic.topics import TopicTable
+from broker.turns import loop_later
 from ha.epochs.epoch_file import EpochFile
 from sprocket.metrics.export import is_exporting
 from sprocket.remoting.client import RemotingClient
@@ -104,7 +105,7 @@ def build_process_parts(
         return RemotingClient(credentials=access.credentials, tls=client_tls, prover=identity.prover(kind))
 
     consumers = ConsumerRegistry(clock, live.plan_version, connections)
-    notices = RebalanceNotices(lambda: live.broker.notify_consumer_ids_changed_enable, call_later)
+    notices = RebalanceNotices(lambda: live.broker.notify_consumer_ids_changed_enable, loop_later)
     consumers.on_changed.append(notices.changed)
     filters = ConsumerFilters(live, environment.file("consumerFilter.json"), clock)
     consumers.on_subscribed.append(filters.subscribed)

@@ -5,10 +5,17 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Protocol, TypeAlias
+
+
+class Timer(Protocol):
+    """What `CallLater` returns."""
+
+    def cancel(self) -> None: ...
+
 
 # `loop.call_later`: seconds, callback.
-CallLater: TypeAlias = Callable[[float, Callable[[], None]], object]
+CallLater: TypeAlias = Callable[[float, Callable[[], None]], Timer]
 
 
 def run_in_turns(steps: Iterator[object], at_once: int, call_later: CallLater) -> None:
@@ -40,7 +47,7 @@ class NextTurn:
         self._now_s = now_s
         self._call_later = call_later
         self._max_s = max_s
-        self._timer: Any = None
+        self._timer: Timer | None = None
         self._at_s = 0.0
 
     def wake_in(self, seconds: float) -> None:

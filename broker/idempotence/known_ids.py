@@ -12,9 +12,8 @@ from typing import Final
 from broker.config.live_config import LiveConfig
 from broker.idempotence.id_window import FirstSend, IdWindow
 from broker.idempotence.log_ids import ids_in
-from broker.longpolling.confirm_waits import CallLater, Timer
 from broker.service import Service
-from broker.turns import run_in_turns
+from broker.turns import CallLater, Timer, run_in_turns
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreBusy, StoreError
 from sprocket.common.figures import Declared, Figure
@@ -215,9 +214,6 @@ class KnownIds(Service):
 
     def answer_held(self) -> Generator[None, None, None]:
         """Stop reading the log; refuse the sends that wait for it, each in one step."""
-        return self._end()
-
-    def _end(self) -> Generator[None, None, None]:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -228,7 +224,7 @@ class KnownIds(Service):
 
     def stop(self) -> None:
         """Refuse what `answer_held` has left: nothing, unless the broker's start failed."""
-        at_once(self._end())
+        at_once(self.answer_held())
 
 
 def _call(ready: Ready, error: StoreError | None) -> None:

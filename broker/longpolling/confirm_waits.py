@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from broker.config.broker_config import BrokerRole
+from broker.turns import CallLater, NextTurn
 from sprocket.common.clock import Clock
 from sprocket.common.errors import LeaseEnded, StoreError
 from sprocket.common.figures import Declared, FigureFamily
@@ -19,6 +20,7 @@ from sprocket.metrics.declared import Kind, Metric
 from sprocket.metrics.distribution import Distributions
 from sprocket.remoting.codes import ResponseCode
 from store.config.store_config import FlushDiskType, StoreConfig
+from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -30,14 +32,6 @@ _WAITS_MS: Final = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000
 _UNSAFE: Final = (_DISK, _SLAVE, _NOBODY)
 
 
-class Timer(Protocol):
-    """What `CallLater` returns."""
-
-    def cancel(self) -> None: ...
-
-
-# `loop.call_later`: seconds, callback.
-CallLater = Callable[[float, Callable[[], None]], Timer]
 # (error, code).  With an error the messages will never be safe.  Else they are stored, and the code says how safely:
 # SUCCESS: as the configuration demands; FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT: the timeout has passed;
 # SLAVE_NOT_AVAILABLE: too few slaves are in sync, so only this replica has them.
@@ -46,32 +40,6 @@ Answer = Callable[[StoreError | None, ResponseCode], None]
 
 # Whether this master holds its lease now.
 HoldsLease = Callable[[], bool]
-
-
-class Confirmable(Protocol):
-    """Part of `Confirmation` that tells when an offset is safe."""
-
-    @property
-    def local_offset(self) -> int:
-        """Offset up to which this replica's log is as safe as configured (in memory or flushed)."""
-
-    @property
-    def awaited_offset(self) -> int:
-        """Offset up to which enough replicas have the log, or are too few to wait for."""
-
-    def when_stored(self, physical_offset: int, callback: Callable[[StoreError | None, bool], None], /) -> None: ...
-
-    def when_flushed(self, physical_offset: int, callback: Callable[[StoreError | None], None], /) -> None: ...
-
-
-class ConfirmingStore(Protocol):
-    """Part of `MessageStore` that has the confirmation."""
-
-    @property
-    def config(self) -> StoreConfig: ...
-
-    @property
-    def confirmation(self) -> Confirmable: ...
 
 
 class AwaitedTables(Protocol):
@@ -100,7 +68,7 @@ class ConfirmWaits:
 
     def __init__(
         self,
-        store: ConfirmingStore,
+        store: MessageStore,
         clock: Clock,
         call_later: CallLater,
         role: BrokerRole = BrokerRole.ASYNC_MASTER,
@@ -111,15 +79,13 @@ class ConfirmWaits:
         self._holds_lease = holds_lease
         self._store = store.confirmation
         self._clock = clock
-        self._call_later = call_later
+        self._next_turn = NextTurn(self._on_timer, clock.monotonic, call_later)
         self._is_for_slaves = role is BrokerRole.SYNC_MASTER
         # All waits of a stage have the same timeout, so the first entry expires first.
         self._stages = self._new_stages(store.config)
         # Whether responses wait for the disk or for slaves; else an appended message is already as safe as configured.
         self._waits_for_disk = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._is_limited = self._is_for_slaves or self._waits_for_disk
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
         # Times that batches waited, ms, by what they waited for.
         self.times = Distributions(_WAITS_MS)
         # Number of responses by code, without SUCCESS.
@@ -253,14 +219,10 @@ class ConfirmWaits:
 
     def _set_timer(self) -> None:
         deadlines = [stage.waits[0].began + stage.limit_s for stage in self._stages if stage.waits]
-        if not deadlines or (self._timer is not None and self._timer_at <= min(deadlines)):
-            return
-        self.close()
-        self._timer_at = min(deadlines)
-        self._timer = self._call_later(max(0.0, self._timer_at - self._clock.monotonic()), self._on_timer)
+        if deadlines:
+            self._next_turn.wake_in(min(deadlines) - self._clock.monotonic())
 
     def _on_timer(self) -> None:
-        self._timer = None
         now = self._clock.monotonic()
         for number, stage in enumerate(self._stages):
             waits = stage.waits
@@ -308,9 +270,7 @@ class ConfirmWaits:
 
     def close(self) -> None:
         """Stop the timer; the store's shutdown answers the waits that are left."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next_turn.cancel()
 
 
 class _Stage:

@@ -7,7 +7,7 @@ Source: RocketMQ 5.3.3, `PopLongPollingService`, `PopRequest`.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from functools import partial
 from itertools import count, islice
@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from broker.config.live_config import LiveConfig
-from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.held_pulls import Looks, PullFilter, QueueEnds, codes_of, look_always
 from broker.longpolling.held_table import HeldTable
 from broker.topic.retry_topics import retry_topic_v1, retry_topic_v2
+from broker.turns import CallLater
 from sprocket.common.clock import Clock
 from sprocket.common.next_turn import at_once
 from sprocket.remoting.command import Request
@@ -110,6 +110,8 @@ class HeldPops:
         self._queue_count = 0
         self._table = HeldTable[HeldPop](clock, call_later, self._expire, _TICK_S)
         self.drop_channel: Final = self._table.drop_channel
+        # Holds no more requests, and answers those that are held with what there is, each in one step.
+        self.answer_all: Final = self._table.expire_all
         self._numbers = count()
         # A wake during `answer` runs in a later turn of the loop, which avoids recursion and starvation.
         self._is_answering = False
@@ -228,10 +230,6 @@ class HeldPops:
     def lock_released(self, topic: str, group: str, queue_id: int) -> bool:
         """Answer one pop of any queue, else of this queue: its order lock was released, and it has messages."""
         return self.wake(topic, group, ANY_QUEUE) or self.wake(topic, group, queue_id)
-
-    def answer_all(self) -> Generator[None, None, None]:
-        """Hold no more pops, and answer those that are held with what there is, each in one step."""
-        return self._table.expire_all()
 
     def close(self) -> None:
         """Answer all held pops, refuse new ones, and stop the timer."""

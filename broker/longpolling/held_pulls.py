@@ -3,7 +3,7 @@
 Source: RocketMQ 5.3.3, `PullRequestHoldService`, `NotifyMessageArrivingListener`.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from broker.filter.subscription_filter import TagFilter
-from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.held_table import HeldTable
+from broker.turns import CallLater
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 from store.flush.confirmation import Arrival
@@ -87,6 +87,8 @@ class HeldPulls:
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._table = HeldTable[HeldPull](clock, call_later, self._finish, _TICK_S)
         self.drop_channel: Final = self._table.drop_channel
+        # Holds no more requests, and answers those that are held with what there is, each in one step.
+        self.answer_all: Final = self._table.expire_all
 
     def __len__(self) -> int:
         return len(self._table)
@@ -164,13 +166,6 @@ class HeldPulls:
     def answer_soon(self) -> None:
         """Answer all held pulls with what there is, in the next turns of the loop."""
         self._table.expire_soon(self._table.all())
-
-    def answer_all(self) -> Generator[None, None, None]:
-        """Hold no more pulls, and answer those that are held with what there is, each in one step.
-
-        The broker stops, or its role changes.
-        """
-        return self._table.expire_all()
 
     def close(self) -> None:
         """Stop the timer, and forget what is held."""

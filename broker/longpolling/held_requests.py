@@ -1,12 +1,12 @@
 """Requests that are held for a time, each with the function that answers it."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.held_table import HeldTable
+from broker.turns import CallLater
 from sprocket.common.clock import Clock
 from sprocket.common.next_turn import at_once
 from sprocket.remoting.command import Request
@@ -31,6 +31,8 @@ class HeldRequests:
         self._max_held = max_held
         self._table = HeldTable[_HeldRequest](clock, call_later, self._answer, tick_s)
         self.drop_channel: Final = self._table.drop_channel
+        # Holds no more requests, and answers those that are held with what there is, each in one step.
+        self.answer_all: Final = self._table.expire_all
 
     def __len__(self) -> int:
         return len(self._table)
@@ -45,10 +47,6 @@ class HeldRequests:
     def answer_soon(self) -> None:
         """Answer all requests, in the next turns of the loop."""
         self._table.expire_soon(self._table.all())
-
-    def answer_all(self) -> Generator[None, None, None]:
-        """Hold no more requests, and answer all, each in one step."""
-        return self._table.expire_all()
 
     def close(self) -> None:
         """Answer all requests now, and stop the timer."""

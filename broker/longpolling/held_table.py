@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import chain
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from broker.longpolling.confirm_waits import CallLater, Timer
+from broker.turns import CallLater, NextTurn
 from sprocket.common.clock import Clock
 from sprocket.common.next_turn import SLICE_S
 from sprocket.remoting.command import Request
@@ -40,7 +40,6 @@ class HeldTable(Generic[H]):
 
     def __init__(self, clock: Clock, call_later: CallLater, expire: Callable[[H], None], tick_s: float) -> None:
         self._clock = clock
-        self._call_later = call_later
         self._expire = expire
         self._tick_s = tick_s
         # Ordered sets.  The requests of a closed connection are not in the first one: they are in `_soon`.
@@ -55,8 +54,7 @@ class HeldTable(Generic[H]):
         self._count = 0
         self.dropped = 0
         self.is_closed = False  # whether no more requests may be held
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
+        self._next_turn = NextTurn(self._on_timer, clock.monotonic, call_later)
 
     def __len__(self) -> int:
         return self._count
@@ -128,9 +126,7 @@ class HeldTable(Generic[H]):
     def close(self) -> None:
         """Stop the timer for good, and forget what is held, without an answer."""
         self.is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next_turn.cancel()
         # The same request may be in several of them, and one of a closed connection in `_soon` alone.
         for held in chain(*self._by_channel.values(), *self._by_tick.values(), self._late, self._soon):
             held.request = None
@@ -162,27 +158,16 @@ class HeldTable(Generic[H]):
         if self.is_closed:
             return
         if self._late or self._soon:
-            at = 0.0
+            self._next_turn.wake_in(0.0)
         elif self._ticks:
-            at = self._ticks[0] * self._tick_s + _ROUNDING_S
-        else:
-            return
-        if self._timer is not None:
-            if at >= self._timer_at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._call_later(max(0.0, at - self._clock.monotonic()), self._on_timer)
+            self._next_turn.wake_in(self._ticks[0] * self._tick_s + _ROUNDING_S - self._clock.monotonic())
 
     def _on_timer(self) -> None:
         now = self._clock.monotonic()
-        # An answer that is held again sets no timer: this one is set at the end.
-        self._timer_at = 0.0
         try:
             while self._expire_next(now) and self._clock.monotonic() < now + SLICE_S:
                 pass
         finally:
-            self._timer = None
             self._set_timer()
 
     def _expire_next(self, now: float) -> bool:

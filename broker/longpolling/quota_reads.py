@@ -3,16 +3,15 @@
 Source of the idea: RocketMQ 5.3.3, `PullRequestHoldService`; RocketMQ has no quotas of reads.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
 from broker.filter.sql_filter import SqlFilters
-from broker.longpolling.confirm_waits import CallLater
 from broker.longpolling.held_requests import Answer, HeldRequests
 from broker.quota.bucket import Buckets, Kind, charge, longest_wait
 from broker.quota.quotas import CallerChannel, Quotas
+from broker.turns import CallLater
 from sprocket.common.clock import Clock
 from sprocket.remoting.command import Request
 from sprocket.remoting.routes import FramesChannel
@@ -39,6 +38,9 @@ class QuotaReads:
         self._clock = clock
         self._held = HeldRequests(clock, call_later, _TICK_S)
         self.drop_channel: Final = self._held.drop_channel
+        self.answer_all, self.close = self._held.answer_all, self._held.close
+        # Returns the buckets for a planner of reads; charges who reads with the time that a block takes.
+        self.of_plan, self.work_of = quotas.of_read, quotas.work_of
         # The read that comes again now, when it must be answered, whether it is still to be charged as a request, and
         # how long it has waited last.
         self._again: tuple[Request[Any], float, bool, float] | None = None
@@ -50,10 +52,6 @@ class QuotaReads:
         """Return the buckets of who reads on a connection."""
         return self._quotas.callers_out(channel) if self._quotas.has_callers else ()
 
-    def of_plan(self, topic: str, group: str) -> Buckets:
-        """Return the buckets for a planner of reads."""
-        return self._quotas.of_read(topic, group)
-
     def of(self, planned: Buckets, channel: CallerChannel) -> Buckets:
         """Return the buckets of a read: those of its plan, and those of who reads."""
         return planned + self.callers(channel)
@@ -63,10 +61,6 @@ class QuotaReads:
         spent_s = self._sql.take_spent_s()
         if spent_s:
             self._quotas.worked(channel, spent_s)
-
-    def work_of(self, channel: FramesChannel) -> AbstractContextManager[None]:
-        """Charge who reads on a connection with the time that the block takes."""
-        return self._quotas.work_of(channel)
 
     def looks(self, channel: FramesChannel, look: Callable[[], bool]) -> bool:
         """Return what `look` finds for a read that is held, charged to who reads.
@@ -109,14 +103,6 @@ class QuotaReads:
                 self._again = None
 
         return Verdict.WAIT if self._held.hold(request, wait_s, woken) else Verdict.EMPTY
-
-    def answer_all(self) -> Generator[None, None, None]:
-        """Let no more reads wait, and answer those that do without messages, each in one step."""
-        return self._held.answer_all()
-
-    def close(self) -> None:
-        """Answer all reads that wait without messages, and let no more wait."""
-        self._held.close()
 
 
 def charge_found(buckets: Buckets, messages: int, size_bytes: int) -> None:

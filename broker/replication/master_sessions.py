@@ -14,7 +14,6 @@ from broker.auth.access_control import AccessControl
 from broker.auth.replica_identity import credentials
 from broker.config.broker_config import BrokerRole
 from broker.core import BrokerCore
-from broker.longpolling.confirm_waits import Timer
 from broker.periodic import Periodic
 from broker.replication.empty_start import ASK_S, AskMembers, EmptyStart, no_members
 from broker.replication.replicated_tables import ReplicatedTables
@@ -22,6 +21,7 @@ from broker.replication.replication import replica_rules
 from broker.replication.safe_changes import SafeChanges
 from broker.replication.table_stream import EarlyTables
 from broker.service import Service
+from broker.turns import NextTurn
 from ha.epochs.epoch_file import EpochFile
 from ha.hello import EPOCH_VERSION, VERSION
 from ha.master_session import MasterSession, SessionRules
@@ -74,7 +74,7 @@ class MasterSessions(Service):
         # Some tables do not wait for a look.
         self.before_log: Callable[[MasterSession], None] = EarlyTables(tables, changes).send
         self._rules: SessionRules | None = None
-        self._timer: Timer | None = None
+        self._time_limit = NextTurn(self._time_is_up, core.clock.monotonic, core.call_later)
         self._log: StoreReplicaLog | None = None
         self.tail = TailRecovery()
         # Set while the store is empty and a slave may have all data.
@@ -234,8 +234,7 @@ class MasterSessions(Service):
             self.tail.finish(reason)
 
     def _set_timer(self) -> None:
-        wait_s = self._core.config.store.ha_tail_recovery_wait / 1000
-        self._timer = self._core.call_later(wait_s, self._time_is_up)
+        self._time_limit.wake_in(self._core.config.store.ha_tail_recovery_wait / 1000)
 
     def _time_is_up(self) -> None:
         if self.tail.is_fetching:
@@ -245,16 +244,14 @@ class MasterSessions(Service):
             self.tail.finish(_TIME_IS_UP)
 
     def _recovered(self, _reason: str) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._time_limit.cancel()
         if self._log is not None:
             self._log.lead()
         self._core.role.recover(False)
 
     def stop(self) -> None:
         """Stop waiting."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._time_limit.cancel()
         if self._asking is not None:
             self._asking.cancel()
 

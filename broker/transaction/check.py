@@ -14,13 +14,13 @@ from typing import Final
 
 from broker.client.clients import ClientChannel, Member
 from broker.core import BrokerCore
-from broker.longpolling.confirm_waits import Timer
 from broker.service import Service
 from broker.transaction.check_report import CheckReport
 from broker.transaction.check_rules import CheckRules, Verdict
 from broker.transaction.half_message import QUEUE_ID, HalfMessage, check_request
 from broker.transaction.recovery import read_record
 from broker.transaction.transactions import Transactions
+from broker.turns import Timer
 from sprocket.common.errors import DiskFailed, RequestError, StoreError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.codes import RequestCode

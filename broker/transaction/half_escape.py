@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.core import BrokerCore
-from broker.longpolling.confirm_waits import Timer
 from broker.service import Service
 from broker.transaction.half_message import QUEUE_ID, HalfMessage
 from broker.transaction.recovery import read_record
 from broker.transaction.transactions import Transactions
+from broker.turns import NextTurn
 from sprocket.common.errors import StoreError
 from sprocket.common.logs.peer_lines import peer_lines
 from sprocket.remoting.message.topic_names import TRANS_HALF_TOPIC
@@ -34,7 +34,7 @@ class HalfEscape(Service):
     def __init__(self, core: BrokerCore, transactions: Transactions) -> None:
         self._core = core
         self._transactions = transactions
-        self._timer: Timer | None = None
+        self._next_turn = NextTurn(self._turn, core.clock.monotonic, core.call_later)
         self._outstanding: Outstanding | None = None
 
     def take_over(self) -> None:
@@ -43,19 +43,14 @@ class HalfEscape(Service):
 
     def activate(self) -> None:
         """Start to look for half messages at every transactionCheckInterval."""
-        self._wait(0.0)
+        self._next_turn.wake_in(0.0)
 
     def deactivate(self) -> None:
         """Stop sending."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next_turn.cancel()
         if self._outstanding is not None:
             self._outstanding.cancel()
             self._outstanding = None
-
-    def _wait(self, seconds: float) -> None:
-        self._timer = self._core.call_later(seconds, self._turn)
 
     def _turn(self) -> None:
         try:
@@ -64,7 +59,7 @@ class HalfEscape(Service):
             logger.warning("event=half_escape_postponed reason=%r", str(error))
             is_all = True
         if is_all:
-            self._wait(self._core.config.broker.transaction_check_interval / 1000)
+            self._next_turn.wake_in(self._core.config.broker.transaction_check_interval / 1000)
 
     def send(self) -> bool:
         """Send the next open half messages; return whether there are none.  Raises StoreError."""
@@ -106,6 +101,6 @@ class HalfEscape(Service):
             for offset in range(start, end):
                 self._transactions.open.end(offset)
             self._transactions.commit_at_once()
-            self._wait(0.0)
+            self._next_turn.wake_in(0.0)
 
         return done

@@ -12,11 +12,11 @@ from typing import Final
 from acl.visible_names import visible_names
 from broker.core import BrokerCore
 from broker.flushed_log import log_flushed
-from broker.longpolling.confirm_waits import Timer
 from broker.periodic import Periodic
 from broker.schedules.agenda import Agenda, Planned
 from broker.schedules.positions import Fired, fired_in
 from broker.service import Service
+from broker.turns import Timer
 from broker.upkeep.schedule_sends import ScheduleSends
 from sprocket.common.errors import DiskFailed, InvariantError, NoLease, RequestError, SprocketError, StoreError
 from sprocket.common.failpoints import failpoint

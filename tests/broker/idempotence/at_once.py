@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from broker.longpolling.confirm_waits import Timer
+from broker.turns import Timer
 
 
 class _Over:
