@@ -53,7 +53,7 @@ from store.replica.master_log import MasterLog
 from store.replica.replica_log import StoreReplicaLog
 from store.retention.back_pressure import Cause
 from store.retention.cleaner import Cleaner
-from store.retention.queue_removal import LightRemoval, QueueRemoval, Removal
+from store.retention.queue_removal import QueueRemoval, Removal
 from store.scan.record_batch import RecordBatch
 from store.statistics import StoreStatistics
 from store.worker import ThreadWorker, Workers
@@ -125,6 +125,15 @@ class MessageStore:
         self.on_arrival_of: dict[str, list[ArrivalListener]] = self.confirmation.on_arrival_of
         self.on_failure: list[Callable[[DiskFailed], None]] = self.confirmation.on_failure
         self.on_queues_removed: list[Callable[[], None]] = self._table.on_removed
+        # What parts of the store do for its owner.
+        appender, log = self._appender, self._commit_log
+        self.encoded_limits, self.plain_queue, self.new_queues = (
+            appender.encoded_limits, appender.plain_queue, appender.new_queues,
+        )  # fmt: skip
+        self.refuse, self.refusals = appender.refuse, appender.refusals
+        self.segment_before, self.first_store_time = log.segment_before, log.first_store_time
+        self.light_queues = self._table.light
+        self.topic_removal, self.light_removal = self._removal.of_topic, self._removal.of_light
         self.recovery: RecoveryReport | None = None
         self._lock: DiskLock | None = None
 
@@ -255,18 +264,6 @@ class MessageStore:
         """
         return self._append(self._appender.append_encoded, records).end_offset
 
-    def encoded_limits(self) -> tuple[int, int]:
-        """Return the room for `append_encoded`, 0 if only `append` will do, and the size within all limits: bytes."""
-        return self._appender.encoded_limits()
-
-    def plain_queue(self, topic: str, queue_id: int, *, may_be_new: bool = False) -> LogicQueue | None:
-        """Return the queue, if it takes `EncodedRecords` and exists, or `may_be_new`: then the first ones create it."""
-        return self._appender.plain_queue(topic, queue_id, may_be_new=may_be_new)
-
-    def new_queues(self, own: tuple[str, int], messages: Sequence[PendingMessage]) -> list[tuple[str, int]]:
-        """Return the keys of the queues that get a file if `messages`, all of the queue `own`, are appended."""
-        return self._appender.new_queues(own, messages)
-
     def _append(self, append: "Callable[[_Messages, int], Batch]", messages: "_Messages") -> Batch:
         confirmation, pressure, count = self.confirmation, self._pressure, len(messages)
         if confirmation.failure is not None:
@@ -292,14 +289,6 @@ class MessageStore:
         self.statistics.put(batch.message_count, batch.size_bytes, clock.monotonic() - started)
         return batch
 
-    def refuse(self, reason: str) -> None:
-        """Refuse every append for `reason`; with the empty text, allow appends again."""
-        self._appender.refuse(reason)
-
-    def refusals(self, messages: Sequence[PendingMessage]) -> dict[int, str]:
-        """Return why `append` would refuse some of `messages` because of their content, by index.  Append nothing."""
-        return self._appender.refusals(messages)
-
     def _check(self) -> None:
         if self.failure is not None:
             raise DiskFailed(str(self.failure))
@@ -321,10 +310,6 @@ class MessageStore:
             raise error
 
     # Scanning
-
-    def segment_before(self, store_timestamp_ms: int) -> int:
-        """Return the begin of the newest segment that was begun before this time, or of the log."""
-        return self._commit_log.segment_before(store_timestamp_ms)
 
     def records_from(self, physical_offset: int) -> tuple[RecordBatch | None, int]:
         """Return the next records at or after `physical_offset`, confirmed or not, and where to continue.
@@ -493,10 +478,6 @@ class MessageStore:
         queue = self._table.by_key.get((name, LIGHT_QUEUE_ID))
         return name if queue is None else queue.topic
 
-    def light_queues(self) -> list[str]:
-        """Return the names of all light queues."""
-        return self._table.light()
-
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return one past the newest confirmed message; 0 for an unknown queue."""
         queue = self._table.by_key.get((topic, queue_id))
@@ -575,24 +556,12 @@ class MessageStore:
         """Return whether the log may have messages of an earlier topic of this name."""
         return self._books.deleted.offset_of(topic) > 0
 
-    def topic_removal(self, topic: str) -> Removal[dict[QueueKey, int]]:
-        """Return the steps of `delete_topic`."""
-        return self._removal.of_topic(topic)
-
-    def light_removal(self, names: Sequence[str]) -> LightRemoval:
-        """Return the removal of light queues."""
-        return self._removal.of_light(names)
-
     def expired_removal(self, is_kept: Callable[[str], bool]) -> Removal[dict[QueueKey, LogicQueue]]:
         """Return the removal of queues whose messages have all expired, except topics for which `is_kept` is true.
 
         It returns how many it removed.  Such a queue begins at 0 again.
         """
         return self._removal.of_expired(lambda topic: is_kept(topic) or self.compaction.is_compacted(topic))
-
-    def first_store_time(self) -> int:
-        """Return the store time of the oldest message, ms since 1970; -1 if there is none."""
-        return self._commit_log.first_store_time()
 
     def figures(self) -> list[Declared]:
         """Return the store's figures, under RocketMQ's names."""

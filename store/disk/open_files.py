@@ -8,12 +8,12 @@ file with unsynced writes is never closed: an error of its sync would be lost wi
 import resource
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from sprocket.common.errors import DiskFailed, StoreError
-from store.disk.disk import Content, Disk, DiskFile, DiskLock
+from store.disk.disk import Content, Disk, DiskFile
 
 _MIN_BUDGET: Final = 64
 _MAX_BUDGET: Final = 65_536
@@ -122,7 +122,11 @@ class PooledDisk:
 
     def __init__(self, disk: Disk, budget: int) -> None:
         self._real = disk
-        self.peek = disk.peek
+        # What opens no file for longer than the call.
+        self.peek, self.read, self.write_small = disk.peek, disk.read, disk.write_small
+        self.names, self.entries, self.size, self.used_ratio = disk.names, disk.entries, disk.size, disk.used_ratio
+        self.rename, self.remove, self.remove_files = disk.rename, disk.remove, disk.remove_files
+        self.remove_tree, self.sync_entries, self.lock = disk.remove_tree, disk.sync_entries, disk.lock
         self._budget = budget
         self._open: OrderedDict[PooledFile, None] = OrderedDict()  # the longest unused first
         self._used = 0
@@ -154,30 +158,6 @@ class PooledDisk:
         """Return the file; its first use opens it."""
         return PooledFile(self, path, None, preallocate)
 
-    def names(self, directory: Path) -> list[str]:
-        return self._real.names(directory)
-
-    def entries(self, directory: Path, skipped: Container[str] = ()) -> list[tuple[str, int | None]]:
-        return self._real.entries(directory, skipped)
-
-    def size(self, path: Path) -> int | None:
-        return self._real.size(path)
-
-    def read(self, path: Path) -> bytes | None:
-        return self._real.read(path)
-
-    def write_small(self, path: Path, content: bytes) -> None:
-        self._real.write_small(path, content)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._real.rename(source, target)
-
-    def remove_files(self, directory: Path, names: Sequence[str]) -> None:
-        self._real.remove_files(directory, names)
-
-    def remove(self, path: Path) -> None:
-        self._real.remove(path)
-
     def sync_many(self, files: Sequence[DiskFile]) -> None:
         """Do `Disk.sync_many`.  A failure is final: the next sync would succeed although pages are lost."""
         if self._failure is not None:
@@ -193,18 +173,6 @@ class PooledDisk:
         finally:
             for file, _ in pinned:
                 self.unpin(file)
-
-    def sync_entries(self, directory: Path) -> None:
-        self._real.sync_entries(directory)
-
-    def remove_tree(self, directory: Path) -> None:
-        self._real.remove_tree(directory)
-
-    def lock(self, path: Path) -> DiskLock:
-        return self._real.lock(path)
-
-    def used_ratio(self, path: Path) -> float:
-        return self._real.used_ratio(path)
 
     # Called by the files
 

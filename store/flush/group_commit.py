@@ -71,6 +71,8 @@ class GroupCommit:
             config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval, clock.monotonic()
         )
         self._worker = workers("store-flush", self._turn, self._interval_s(config))
+        # Start the thread; end it, without a last flush; request a flush with SYNC_FLUSH, cheap if it is awake already.
+        self.start, self.stop, self.wake = self._worker.start, self._worker.stop, self._worker.wake
         # Held during a sync.  Take it to close a file that was removed from the log.
         self.busy = threading.Lock()
         self._failure: DiskFailed | None = None
@@ -86,22 +88,10 @@ class GroupCommit:
         self._schedule.configure(config.flush_commit_log_least_pages, config.flush_commit_log_thorough_interval)
         self._worker.pace(self._interval_s(config))
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._worker.start()
-
-    def wake(self) -> None:
-        """SYNC_FLUSH: request a flush.  Cheap if the thread is awake already."""
-        self._worker.wake()
-
     def ask(self) -> None:
         """Request a flush, whatever the flush type, the number of bytes and the time of the last flush."""
         self._is_asked = True
         self._worker.wake()
-
-    def stop(self) -> None:
-        """End the thread, without a last flush."""
-        self._worker.stop()
 
     def flush(self) -> tuple[int, DiskFailed | None]:
         """Sync everything appended so far; return the flushed offset, and the error if there was one."""
