@@ -174,3 +174,10 @@ class LogInspection:
         """Return whether a record, or the blank that closes the segment, begins at `position`."""
         found = record_at(data, position, base, room, check_crc=self._check_crc)
         return isinstance(found, Record) or found.stop is Stop.BLANK
+
+
+def is_record(log: FileSequence, offset: int) -> bool:
+    """Return whether a record begins at an offset of a log.  Its CRC is not checked."""
+    walk = LogInspection(log, offset, offset + log.file_bytes - offset % log.file_bytes, check_crc=False)
+    first = next(iter(walk), None)
+    return isinstance(first, RecordBatch) and first.begin_offset == offset

@@ -13,7 +13,7 @@ from sprocket.remoting.message.properties import find_last
 from sprocket.remoting.message.record import MIN_RECORD_BYTES
 from store.index.key_scan import keys_of
 from store.inspection.file_sequence import FileSequence
-from store.inspection.log_inspection import Gap, LogInspection, Progress
+from store.inspection.log_inspection import Gap, LogInspection, Progress, is_record
 from store.inspection.queue_inspection import UNIT
 from store.layout import CONSUME_QUEUE_DTYPE
 from store.queue.consume_queue import BLANK_SIZE
@@ -108,11 +108,7 @@ def _record_at_or_before(log: FileSequence, offset: int) -> int:
     """Return where a walk that must meet the record at `offset` can begin: there, or at the segment's start."""
     if not log.file_bytes or offset <= log.first_offset:
         return log.first_offset
-    walk = LogInspection(log, offset, offset + log.file_bytes - offset % log.file_bytes, check_crc=False)
-    first = next(iter(walk), None)
-    if isinstance(first, RecordBatch) and first.begin_offset == offset:
-        return offset
-    return offset - offset % log.file_bytes
+    return offset if is_record(log, offset) else offset - offset % log.file_bytes
 
 
 def _first_time(log: FileSequence, start: int) -> int:

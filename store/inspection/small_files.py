@@ -105,20 +105,14 @@ def deleted_topics(root: Path, findings: Findings) -> dict[str, int]:
 
 def check_queue_list(root: Path, findings: Findings, log_end: int) -> bool:
     """Return whether ``queuelist`` can stay: it is whole and promises no more than the log holds."""
-    if not (root / "queuelist").exists():
-        return True
     found = _unsealed(root, "queuelist", b"QLST", findings, "the next start checks the whole log")
     if found is None:
-        return False
+        return not (root / "queuelist").exists()
     listed = list_content(found)
-    if isinstance(listed, str):
-        findings.add("queue-list", Severity.WRONG, "queuelist", listed, "move it aside; the broker writes a new one")
-        return False
-    if listed.log_offset > log_end:
-        text = f"says that the log is on the disk up to {listed.log_offset}; it ends at {log_end}"
-        findings.add("queue-list", Severity.WRONG, "queuelist", text, "move it aside; the broker writes a new one")
-        return False
-    return True
+    fault = listed if isinstance(listed, str) else ""
+    if not isinstance(listed, str) and listed.log_offset > log_end:
+        fault = f"says that the log is on the disk up to {listed.log_offset}; it ends at {log_end}"
+    return _holds("queue-list", "queuelist", fault, findings)
 
 
 def builds_all_queues(root: Path) -> bool:
@@ -130,18 +124,21 @@ def builds_all_queues(root: Path) -> bool:
 
 def check_flushed_mark(root: Path, findings: Findings, log_end: int) -> bool:
     """Return whether ``flushed`` can stay: it is whole and promises no more than the log holds."""
-    if not (root / "flushed").exists():
-        return True
     content = _unsealed(root, "flushed", FLUSHED_MARK_KIND, findings, "it says nothing")
     if content is None:
-        return False
+        return not (root / "flushed").exists()
     offset = decode_mark(content)
-    if isinstance(offset, int) and offset <= log_end:
-        return True
-    promise = f"says that the log was on the disk up to {offset}; it ends at {log_end}"
-    text = offset if isinstance(offset, str) else promise
-    findings.add("flushed-mark", Severity.WRONG, "flushed", text, "move it aside; the broker writes a new one")
-    return False
+    fault = offset if isinstance(offset, str) else ""
+    if isinstance(offset, int) and offset > log_end:
+        fault = f"says that the log was on the disk up to {offset}; it ends at {log_end}"
+    return _holds("flushed-mark", "flushed", fault, findings)
+
+
+def _holds(kind: str, name: str, fault: str, findings: Findings) -> bool:
+    """Return whether one of Sprocket's own files has no fault; add a finding if it has."""
+    if fault:
+        findings.add(kind, Severity.WRONG, name, fault, "move it aside; the broker writes a new one")
+    return not fault
 
 
 def check_epochs(root: Path, findings: Findings, log_end: int) -> bool:
@@ -176,8 +173,6 @@ def _epochs(path: Path) -> list[tuple[int, int]] | str:
 
 def intended_end(root: Path, findings: Findings) -> int | None:
     """Return the offset in ``truncate`` at which an unfinished cut ends the log; None without one."""
-    if not (root / "truncate").exists():
-        return None
     content = _unsealed(root, "truncate", b"TRNC", findings, "the cut was not begun yet, and is not made")
     if content is None or len(content) != _OFFSET.size:
         return None
@@ -255,22 +250,23 @@ def committed_offsets(root: Path) -> dict[tuple[str, str, int], int]:
 
 def batch_topics(root: Path) -> set[str]:
     """Return the topics whose attribute ``queue.type`` is BatchCQ, from ``config/topics.json`` (or its .bak)."""
-    for name in ("topics.json", "topics.json.bak"):
-        table = (json_of(root / "config" / name) or {}).get("topicConfigTable")
-        if isinstance(table, dict):
-            found = set()
-            for topic, settings in table.items():
-                attributes = settings.get("attributes") if isinstance(settings, dict) else None
-                if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
-                    found.add(str(topic))
-            return found
-    return set()
+    found = set()
+    for topic, settings in (_topics(root) or {}).items():
+        attributes = settings.get("attributes") if isinstance(settings, dict) else None
+        if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
+            found.add(str(topic))
+    return found
 
 
 def topic_names(root: Path) -> set[str] | None:
     """Return the topics in ``config/topics.json`` (or its .bak); None if neither can be read."""
+    topics = _topics(root)
+    return None if topics is None else {str(topic) for topic in topics}
+
+
+def _topics(root: Path) -> dict[object, object] | None:
     for name in ("topics.json", "topics.json.bak"):
         table = (json_of(root / "config" / name) or {}).get("topicConfigTable")
         if isinstance(table, dict):
-            return {str(topic) for topic in table}
+            return table
     return None

@@ -11,7 +11,7 @@ import numpy as np
 from store.inspection import queue_findings, segment_findings
 from store.inspection.finding import Severity
 from store.inspection.inspected_store import InspectedStore
-from store.inspection.log_inspection import Gap, LogInspection, Progress
+from store.inspection.log_inspection import Gap, LogInspection, Progress, is_record
 from store.inspection.queue_inspection import LogBounds
 from store.inspection.queue_table_inspection import end_entry
 from store.inspection.small_files import (
@@ -26,7 +26,6 @@ from store.inspection.small_files import (
     read_checkpoint,
     topic_names,
 )
-from store.scan.record_batch import RecordBatch
 from store.scan.record_fields import store_timestamps
 
 # Newest queue entries to try as the start of a walk to the log's end.
@@ -112,12 +111,7 @@ class StoreInspection(InspectedStore):
         ends = [last[1] for queue in self.queues if (last := end_entry(queue)) is not None]
         later = sorted({place for place in ends if start < place < self.log.end_offset}, reverse=True)
         # The newest one is a record unless something is damaged.
-        return next((place for place in later[:_TRIES] if self._is_record(place)), start)
-
-    def _is_record(self, offset: int) -> bool:
-        walk = LogInspection(self.log, offset, offset + self.log.file_bytes, check_crc=False)
-        first = next(iter(walk), None)
-        return isinstance(first, RecordBatch) and first.begin_offset == offset
+        return next((place for place in later[:_TRIES] if is_record(self.log, place)), start)
 
     def _check_committed(self) -> None:
         """Report committed offsets after the end of their queue: messages that a consumer saw are gone."""

@@ -92,7 +92,10 @@ class QueueFiles:
 
 
 class QueueRebuild:
-    """Rebuild of the queues `wanted`, (topic, queue id), under `directory`."""
+    """Rebuild of the queues `wanted`, (topic, queue id), under `directory`.
+
+    `blanks` are queue offsets of lost messages after each queue's last one.
+    """
 
     def __init__(
         self,
@@ -102,7 +105,9 @@ class QueueRebuild:
         wanted: Iterable[tuple[str, int]],
         skipped: Iterable[tuple[int, int]] = (),
         deleted: Mapping[str, int] = MappingProxyType({}),
+        blanks: Iterable[tuple[str, int, int]] = (),
     ) -> None:
+        self._blanks = blanks
         self._deleted = deleted
         self._skipped = {place for place, _ in skipped}
         self._files = {
@@ -129,11 +134,11 @@ class QueueRebuild:
             return
         files.put(run.offset, run.entries.tobytes())
 
-    def finish(self, blanks: Iterable[tuple[str, int, int]]) -> None:
-        """Finish after the walk.  `blanks` are queue offsets of lost messages after each queue's last one."""
+    def finish(self) -> None:
+        """Finish after the walk."""
         for run in self._runs.release():
             self._put(run)
-        for topic, queue_id, offset in sorted(blanks):
+        for topic, queue_id, offset in sorted(self._blanks):
             files = self._files.get((topic, queue_id))
             if files is not None and offset >= files.next_offset >= 0:
                 files.put(offset, _BLANK)

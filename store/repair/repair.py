@@ -83,32 +83,29 @@ class Repair:
         """Walk the log once.  Remove first what an earlier attempt left."""
         log = FileSequence(self.root / journal.log_directory, journal.segment_bytes)
         made: QueueRebuild | BatchQueueRebuild | IndexRebuild
-        tags_codes = TagsCodes(journal.delay_levels)
+        tags_codes, deleted = TagsCodes(journal.delay_levels), deleted_topics(self.root, Findings())
+        self._remove_made(files, action)
+        directory = self.root / _folder_of(action)
         if isinstance(action, RebuildBatchQueues):
-            self._remove_made(files, action)
-            deleted = deleted_topics(self.root, Findings())
-            directory = self.root / "batchconsumequeue"
             made = BatchQueueRebuild(directory, tags_codes, action.file_bytes, action.queues, deleted)
         elif isinstance(action, RebuildQueues):
-            self._remove_made(files, action)
-            directory = self.root / "consumequeue"
-            deleted = deleted_topics(self.root, Findings())
-            made = QueueRebuild(directory, tags_codes, action.file_bytes, action.queues, action.skipped, deleted)
+            made = QueueRebuild(
+                directory, tags_codes, action.file_bytes, action.queues, action.skipped, deleted, action.blanks
+            )
         else:
-            files.remove(self.root / "index")
-            made = IndexRebuild(self.root / "index", action.slot_count, action.capacity)
+            made = IndexRebuild(directory, action.slot_count, action.capacity)
         for found in LogInspection(log):
             if not isinstance(found, Gap):
                 made.add(found)
-        if isinstance(made, QueueRebuild) and isinstance(action, RebuildQueues):
-            made.finish(action.blanks)
-        elif not isinstance(made, QueueRebuild):
-            made.finish()
+        made.finish()
 
-    def _remove_made(self, files: RepairFiles, action: RebuildQueues | RebuildBatchQueues) -> None:
-        folder = "consumequeue" if isinstance(action, RebuildQueues) else "batchconsumequeue"
-        for topic, queue_id in action.queues:
-            files.remove(self.root / folder / topic / str(queue_id))
+    def _remove_made(self, files: RepairFiles, action: Rebuilding) -> None:
+        directory = self.root / _folder_of(action)
+        if isinstance(action, RebuildIndex):
+            files.remove(directory)
+        else:
+            for topic, queue_id in action.queues:
+                files.remove(directory / topic / str(queue_id))
 
     def undo(self, name: str) -> list[str]:
         """Undo the repair whose side folder is `name`.  Return what was done, for people.
@@ -124,10 +121,8 @@ class Repair:
         said = []
         for action in reversed(journal.actions):
             said.append(describe(action))
-            if isinstance(action, RebuildQueues | RebuildBatchQueues):
+            if isinstance(action, Rebuilding):
                 self._remove_made(files, action)
-            elif isinstance(action, RebuildIndex):
-                files.remove(self.root / "index")
             else:
                 files.undo(action)
         repair_files.mark(folder, journal, undone=True)
@@ -143,6 +138,12 @@ class Repair:
             number += 1
             folder = self.root / f"{REPAIR_PREFIX}{stamp}-{number}"
         return folder
+
+
+def _folder_of(action: Rebuilding) -> str:
+    if isinstance(action, RebuildIndex):
+        return "index"
+    return "consumequeue" if isinstance(action, RebuildQueues) else "batchconsumequeue"
 
 
 def settled_shape(shape: StoreShape, store: StoreInspection) -> StoreShape:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import msgspec
+
 from sprocket.common.errors import DiskFailed, StoreError
 from sprocket.common.files.atomic_file import replace_file, sync_directory
 from sprocket.common.files.regular_file import open_regular, read_regular
@@ -83,24 +85,18 @@ class RepairFiles:
         for number, action in enumerate(actions, 1):
             name = f"{number:04d}-{Path(getattr(action, 'path', '')).name}"
             match action:
-                case Write(path=path, position=position, content=content):
-                    self._copy(path, position, len(content), name)
-                    kept.append(Write(path, position, content, action.reason, name))
-                case Fill(path=path, position=position, size_bytes=size):
-                    self._copy(path, position, size, name)
-                    fields = (action.physical_offset, action.timestamp, action.reason)
-                    kept.append(Fill(path, position, size, *fields, name))
-                case Zero(path=path, position=position, size_bytes=size):
-                    self._copy(path, position, size, name)
-                    kept.append(Zero(path, position, size, action.reason, name))
-                case Resize(path=path, size_bytes=size, size_before=before):
-                    if before > size:
-                        self._copy(path, size, before - size, name)
-                    kept.append(Resize(path, size, before, action.reason, name if before > size else ""))
-                case Move(path=path):
-                    kept.append(Move(path, action.reason, name))
+                case Write():
+                    self._copy(action.path, action.position, len(action.content), name)
+                case Fill() | Zero():
+                    self._copy(action.path, action.position, action.size_bytes, name)
+                case Resize(path=path, size_bytes=size, size_before=before) if before > size:
+                    self._copy(path, size, before - size, name)
+                case Move():
+                    pass
                 case _:
                     kept.append(action)
+                    continue
+            kept.append(msgspec.structs.replace(action, kept=name))
         sync_directory(self.folder)
         return kept
 
@@ -147,17 +143,13 @@ class RepairFiles:
         """Restore what one action replaced."""
         try:
             match action:
-                case Write(path=path, position=position, kept=name) | Zero(path=path, position=position, kept=name):
-                    self._restore_bytes(path, position, name)
-                case Fill(path=path, position=position, kept=name):
-                    self._restore_bytes(path, position, name)
+                case Write() | Zero() | Fill():
+                    self._restore_bytes(action.path, action.position, action.kept)
                 case Resize(path=path, size_before=before, size_bytes=size, kept=name):
                     self._resize(path, before, reserves=False)
                     if name:
                         self._restore_bytes(path, size, name, is_over_zeros=True)
-                case Create(path=path):
-                    self.path(path).unlink(missing_ok=True)
-                case Restore(path=path):
+                case Create(path=path) | Restore(path=path):
                     self.path(path).unlink(missing_ok=True)
                 case Move(path=path, kept=name):
                     if (self.folder / name).exists():

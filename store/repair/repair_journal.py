@@ -160,13 +160,11 @@ def describe(action: Action) -> str:
             what = "move aside"
         case Restore():
             what = f"restore from {action.source}"
-        case RebuildQueues():
+        case RebuildQueues() | RebuildBatchQueues():
             names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in action.queues[:5])
             more = f" and {len(action.queues) - 5} more" if len(action.queues) > 5 else ""
-            return f"consumequeue: rebuild {names}{more} from the log: {action.reason}"
-        case RebuildBatchQueues():
-            names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in action.queues[:5])
-            return f"batchconsumequeue: rebuild {names} from the log: {action.reason}"
+            folder = "consumequeue" if isinstance(action, RebuildQueues) else "batchconsumequeue"
+            return f"{folder}: rebuild {names}{more} from the log: {action.reason}"
         case RebuildIndex():
             return f"index: rebuild from the log: {action.reason}"
     return f"{action.path}: {what}: {action.reason}"
