@@ -20,9 +20,10 @@ Differences from RocketMQ:
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from broker.config.live_config import LiveConfig
+from broker.longpolling.held_pulls import HeldPulls
 from broker.periodic import Periodic
 from broker.role import Role
 from broker.service import Service
@@ -63,13 +64,6 @@ def suggested_id(result: GetResult, group: SubscriptionGroupConfig, slave_read_e
     return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
 
 
-class HeldReads(Protocol):
-    """Pulls that are held at the ends of queues."""
-
-    def answer_soon(self) -> None:
-        """Answer all held pulls, in the next turns of the loop."""
-
-
 class SlaveReads(Service):
     """Pull side of one slave.  Lives in the event loop's thread.
 
@@ -83,7 +77,7 @@ class SlaveReads(Service):
         role: Role,
         clock: Clock,
         is_master_online: Callable[[], bool],
-        held: HeldReads,
+        held: HeldPulls,
         is_resting: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config = config
