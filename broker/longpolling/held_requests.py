@@ -9,7 +9,7 @@ from broker.longpolling.held_table import HeldTable
 from broker.turns import CallLater
 from sprocket.common.clock import Clock
 from sprocket.common.next_turn import at_once
-from sprocket.remoting.command import Request
+from sprocket.remoting.command import Request, Response
 
 Answer: TypeAlias = Callable[[Request[Any]], None]
 # Max held requests of all connections, if the owner names no other number.
@@ -57,3 +57,14 @@ class HeldRequests:
         request = self._table.take(held)
         if request is not None:
             held.answer(request)
+
+
+def answer_again(request: Request[Any], serve: Callable[[], object]) -> None:
+    """Answer a held request with what `serve` returns now.  Never raises, because others are answered after it."""
+    try:
+        response = serve()
+    except Exception as error:
+        request.channel.refuse(request, error)
+    else:
+        if isinstance(response, Response):
+            request.channel.reply(request, response)

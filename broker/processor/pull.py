@@ -14,6 +14,7 @@ from typing import Final
 from broker.coldctr.cold_flow import ColdFlow
 from broker.core import BrokerCore
 from broker.longpolling.held_pulls import AnswerPull, HeldPulls, PullFilter
+from broker.longpolling.held_requests import answer_again
 from broker.longpolling.quota_reads import Verdict, charge_found
 from broker.plan.table import Refused
 from broker.pull.broadcast_offsets import BroadcastOffsets
@@ -141,14 +142,8 @@ class PullProcessor:
         return verdict is Verdict.SERVE
 
     def _serve_again(self, may_hold: bool, request: Request[PullMessageRequestHeader]) -> None:
-        """Serve a pull that was held.  Never raises, because other pulls are answered after it."""
-        try:
-            response = self.serve(request, None, may_hold=may_hold)
-        except Exception as error:
-            request.channel.refuse(request, error)
-        else:
-            if response is not None:
-                request.channel.reply(request, response)
+        """Serve a pull that was held."""
+        answer_again(request, partial(self.serve, request, None, may_hold=may_hold))
 
     def _answer_empty(
         self, request: Request[PullMessageRequestHeader], header: PullMessageRequestHeader, plan: PullPlan,

@@ -4,10 +4,12 @@ Source: RocketMQ 5.3.3, `PullMessageProcessor.rewriteRequestForStaticTopic`.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from broker.longpolling.held_requests import answer_again
 from broker.out.other_brokers import OtherBrokers, header_of
 from broker.plan.table import Refused
 from broker.processor.pull import MOVING_HOLD_S, PullProcessor
@@ -96,14 +98,8 @@ class StaticPulls:
         return items, current
 
     def _answer_held(self, request: Request[PullMessageRequestHeader]) -> None:
-        """Answer a held pull with what there is now.  Never raises, because other pulls are answered after it."""
-        try:
-            response = self._serve(request, may_hold=False)
-        except Exception as error:
-            request.channel.refuse(request, error)
-        else:
-            if isinstance(response, Response):
-                request.channel.reply(request, response)
+        """Answer a held pull with what there is now."""
+        answer_again(request, partial(self._serve, request, may_hold=False))
 
     def _moved(self, header: PullMessageRequestHeader) -> Response | None:
         """Return the answer that moves a group whose offset was reset; None for others, and for one that is there."""

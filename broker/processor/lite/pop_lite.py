@@ -15,6 +15,7 @@ from broker.lite.offsets import LiteOffsets
 from broker.lite.order import LITE_QUEUE_ID, LiteOrder
 from broker.lite.subscriptions import LiteClient, LiteSubscriptions
 from broker.longpolling.held_pops import HeldPops, HoldResult
+from broker.longpolling.held_requests import answer_again
 from broker.longpolling.quota_reads import Verdict, charge_found
 from broker.pop.retry_record import records_in
 from sprocket.common.errors import CorruptRecord, RequestError
@@ -86,14 +87,8 @@ class PopLiteProcessor:
         return self._serve(request, may_hold=True)
 
     def answer_held(self, request: Request[PopLiteMessageRequestHeader], may_hold: bool) -> None:
-        """Answer a held pop with what there is now.  Never raises, because other pops are answered after it."""
-        try:
-            response = self._serve(request, may_hold=may_hold)
-        except Exception as error:
-            request.channel.refuse(request, error)
-        else:
-            if response is not None:
-                request.channel.reply(request, response)
+        """Answer a held pop with what there is now."""
+        answer_again(request, partial(self._serve, request, may_hold=may_hold))
 
     def _serve(self, request: Request[PopLiteMessageRequestHeader], *, may_hold: bool) -> Response | None:
         header, now_ms = request.header, self._clock.wall_ms()

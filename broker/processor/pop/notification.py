@@ -6,6 +6,7 @@ Source: RocketMQ 5.5.1, `NotificationProcessor`, `PollingInfoProcessor`.
 """
 
 from collections.abc import Generator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from broker.core import BrokerCore
 from broker.filter.subscription_filter import TagFilter
 from broker.longpolling.held_pops import HeldPops, HoldResult
 from broker.longpolling.held_pulls import PullFilter
+from broker.longpolling.held_requests import answer_again
 from broker.plan.table import Refused
 from broker.pop.pop_filters import pop_filter
 from broker.pop.pop_offsets import FROM_FIRST
@@ -92,13 +94,7 @@ class NotificationService(Service):
     # Inside
 
     def _answer_held(self, request: Request[NotificationRequestHeader], may_hold: bool) -> None:
-        try:
-            response = self._notify(request, may_hold=may_hold)
-        except Exception as error:
-            request.channel.refuse(request, error)
-        else:
-            if response is not None:
-                request.channel.reply(request, response)
+        answer_again(request, partial(self._notify, request, may_hold=may_hold))
 
     def _notify(self, request: Request[NotificationRequestHeader], *, may_hold: bool) -> Response | None:
         read_queues = self._topic(request).read_queue_nums
