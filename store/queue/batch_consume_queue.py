@@ -15,13 +15,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sprocket.remoting.message.record import RECORD_BASE_BYTES
-from store.disk.disk import Disk, DiskFile
-from store.disk.mapped_file_queue import MappedFileQueue
+from store.disk.disk import Disk
 from store.layout import BATCH_CONSUME_QUEUE_DTYPE, BATCH_CONSUME_QUEUE_UNIT_BYTES
 from store.queue.inner_batch import message_count
-from store.queue.logic_queue import Entry
-from store.record.record import Record, topic_field
+from store.queue.logic_queue import Entry, LogicQueue
+from store.record.record import Record
 
 UNIT: Final = BATCH_CONSUME_QUEUE_UNIT_BYTES
 ENTRY: Final = struct.Struct(">qiqqqhii")
@@ -33,16 +31,17 @@ _STORE_TIME_AT: Final = 20
 _NOT_COMPACTED: Final = -1
 
 
-class BatchConsumeQueue:
-    """Units of one queue, a `store.queue.logic_queue.LogicQueue`.
+class BatchConsumeQueue(LogicQueue):
+    """Units of one queue.
 
-    Offsets count messages; units count records.  `written_offset` is the end of the last unit in the files.
+    Offsets count messages; units count records.  `written_offset` is the end of the last unit in the files.  `pending`
+    has eight fields per unit.
     """
 
     __slots__ = (
+        "_end_unit",
         "_files",
-        "_flushed_unit",
-        "_next_unit",
+        "_synced_unit",
         "cold_end",
         "magic",
         "max_offset",
@@ -55,34 +54,21 @@ class BatchConsumeQueue:
         "topic_bytes",
         "written_offset",
     )
+    unit_bytes = UNIT
+    _end_unit: int
     is_batch = True
     is_plain = False
     is_schedule = False
 
     def __init__(self, disk: Disk, directory: Path, topic: str, queue_id: int, file_bytes: int) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.magic, self.topic_bytes = topic_field(topic)
-        self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
-        self._files = MappedFileQueue(disk, directory / topic / str(queue_id), file_bytes, preallocate=False)
-        # Fields of assigned but unwritten units: eight per unit.
-        self.pending: list[int] = []
+        super().__init__(disk, directory, topic, queue_id, file_bytes)
         self._reset(0, 0)
 
     def _reset(self, offset: int, unit: int) -> None:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
         self.cold_end = 0
-        # One past the last unit in the files, and one past the last unit on the disk.
-        self._next_unit = self._flushed_unit = unit
+        self._end_unit = self._synced_unit = unit
         self.pending.clear()
-
-    @property
-    def has_pending(self) -> bool:
-        return bool(self.pending)
-
-    @property
-    def directory(self) -> Path:
-        return self._files.directory
 
     @property
     def reported_min_offset(self) -> int:
@@ -91,7 +77,7 @@ class BatchConsumeQueue:
 
     @property
     def first_offset(self) -> int:
-        return self.offset_of(self.first_unit) if self._next_unit > self.first_unit else self.next_offset
+        return self.offset_of(self.first_unit) if self._end_unit > self.first_unit else self.next_offset
 
     @property
     def first_unit(self) -> int:
@@ -119,16 +105,16 @@ class BatchConsumeQueue:
     def write_pending(self) -> None:
         fields = self.pending
         content = b"".join([ENTRY.pack(*fields[at : at + _FIELDS]) for at in range(0, len(fields), _FIELDS)])
-        self._files.write(self._next_unit * UNIT, content)
-        self._next_unit += len(fields) // _FIELDS
+        self._files.write(self._end_unit * UNIT, content)
+        self._end_unit += len(fields) // _FIELDS
         self.written_offset = self.next_offset
         fields.clear()
 
     def roll_back(self, offset: int) -> None:
         self.pending.clear()
         if offset < self.written_offset:
-            self._next_unit = self._unit_ending_behind(offset)
-            self._flushed_unit = min(self._flushed_unit, self._next_unit)
+            self._end_unit = self._unit_ending_behind(offset)
+            self._synced_unit = min(self._synced_unit, self._end_unit)
             self.written_offset = offset
         self.next_offset = offset
 
@@ -137,7 +123,7 @@ class BatchConsumeQueue:
     ) -> None:
         if offset < self.next_offset:
             self.truncate(offset)
-        if self._next_unit == self.first_unit:
+        if self._end_unit == self.first_unit:
             self._reset(offset, self.first_unit)
         if self.min_offset == self.next_offset:
             # All earlier messages have expired.
@@ -160,8 +146,8 @@ class BatchConsumeQueue:
         """Remove the units with any message from `offset` on."""
         unit = self._unit_ending_behind(offset)
         self._files.cut(unit * UNIT)
-        self._next_unit = unit
-        self._flushed_unit = min(self._flushed_unit, unit)
+        self._end_unit = unit
+        self._synced_unit = min(self._synced_unit, unit)
         end = self._end_of(unit - 1) if unit > self.first_unit else offset
         self.written_offset = self.next_offset = end
         self.max_offset = min(self.max_offset, end)
@@ -170,28 +156,6 @@ class BatchConsumeQueue:
     def destroy(self) -> None:
         self._files.destroy()
         self._reset(0, 0)
-
-    def close(self) -> None:
-        self._files.close()
-
-    def drop_before(self, unit: int) -> list[DiskFile]:
-        return self._files.drop_before(min(unit, self._flushed_unit) * UNIT)
-
-    # Flushing
-
-    def unflushed_bytes(self) -> int:
-        return (self._next_unit - self._flushed_unit) * UNIT
-
-    def files_to_flush(self) -> tuple[list[DiskFile], int]:
-        """Return the files with unflushed units, and the unit to pass to `flushed` after their sync."""
-        if self._next_unit == self._flushed_unit:
-            return [], self._flushed_unit
-        end = self._next_unit
-        return self._files.between(self._flushed_unit * UNIT, end * UNIT), end
-
-    def flushed(self, offset: int) -> None:
-        """Note that the units before number `offset` are on the disk."""
-        self._flushed_unit = max(self._flushed_unit, min(offset, self._next_unit))
 
     # Reading
 
@@ -218,12 +182,12 @@ class BatchConsumeQueue:
         return base + count
 
     def offset_of(self, unit: int) -> int:
-        return self._base_of(unit) if unit < self._next_unit else self.written_offset
+        return self._base_of(unit) if unit < self._end_unit else self.written_offset
 
     def _unit_ending_behind(self, offset: int) -> int:
         """Return the first unit that ends after `offset`; one past the last if there is none."""
         first = self.first_unit
-        return first + bisect_left(range(first, self._next_unit), offset + 1, key=self._end_of)
+        return first + bisect_left(range(first, self._end_unit), offset + 1, key=self._end_of)
 
     def border_units(self, start: int, end: int) -> tuple[Entry | None, Entry | None, Entry | None]:
         return self.unit(start), self.unit(end - 1), self.unit(end)
@@ -245,7 +209,7 @@ class BatchConsumeQueue:
 
     def entry(self, offset: int) -> Entry | None:
         unit = self._unit_ending_behind(offset)
-        return self.unit(unit) if unit < self._next_unit and self._base_of(unit) <= offset else None
+        return self.unit(unit) if unit < self._end_unit and self._base_of(unit) <= offset else None
 
     def entries(self, offset: int, count: int) -> npt.NDArray[np.void]:
         """Return units of about `count` messages as an array of `BATCH_CONSUME_QUEUE_DTYPE`.
@@ -257,7 +221,7 @@ class BatchConsumeQueue:
         if located is None:
             return np.empty(0, BATCH_CONSUME_QUEUE_DTYPE)
         file, position = located
-        max_units = min(count, self._next_unit - first, (self._files.file_bytes - position) // UNIT)
+        max_units = min(count, self._end_unit - first, (self._files.file_bytes - position) // UNIT)
         units = np.frombuffer(file.view, BATCH_CONSUME_QUEUE_DTYPE, max_units, position)
         # If no record has `offset`, `count` begins at the next record.
         end = min(max(offset, int(units["base_offset"][0]) if max_units > 0 else 0) + count, self.max_offset)

@@ -18,13 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.remoting.message.record import RECORD_BASE_BYTES
 from sprocket.remoting.message.topic_names import SCHEDULE_TOPIC
 from store.disk.disk import Disk, DiskFile
-from store.disk.mapped_file_queue import MappedFileQueue
 from store.layout import CONSUME_QUEUE_DTYPE, CONSUME_QUEUE_UNIT_BYTES
-from store.queue.logic_queue import Entry
-from store.record.record import Record, topic_field
+from store.queue.logic_queue import NO_SLOTS, Entry, LogicQueue
+from store.record.record import Record
 
 _log = logging.getLogger(__name__)
 UNIT: Final = CONSUME_QUEUE_UNIT_BYTES
@@ -34,8 +32,6 @@ BLANK_SIZE: Final = 0x7FFFFFFF
 _BLANK_ENTRY: Final = ENTRY.pack(0, BLANK_SIZE, 0)
 _PACK_AT_ONCE: Final = 128
 _BLANKS_AT_ONCE: Final = 4096
-# The classes below have slots of their own for the same attributes.
-_NO_SLOTS: Final[tuple[str, ...]] = ()
 # Entries that are read at once where only the first and the last are needed: about a page.
 NEAR_UNITS: Final = 200
 
@@ -57,47 +53,27 @@ def encode_entries(fields: list[int]) -> bytes:
     return b"".join(_packer(len(run) // 3).pack(*run) for run in runs)
 
 
-class ConsumeQueue:
-    """Entries of one queue, a `store.queue.logic_queue.LogicQueue` whose units are its entries.
+class ConsumeQueue(LogicQueue):
+    """Entries of one queue, which are its units.
 
-    ``min_offset <= max_offset <= written_offset <= next_offset``: the first readable message, then the ends of the
-    confirmed messages, of the entries in the files, and of the assigned offsets.  The two kinds differ in what they
-    keep in memory: `TopicQueue` all of it, `store.queue.light_queue.LightQueue` only what a quiet queue needs.
+    `pending` has three fields per entry.  The two kinds differ in what they keep in memory: `TopicQueue` all of it,
+    `store.queue.light_queue.LightQueue` only what a quiet queue needs.
     """
 
-    __slots__ = _NO_SLOTS
+    __slots__ = NO_SLOTS
+    unit_bytes = UNIT
     is_batch = False
-    is_plain: bool
-    is_schedule: bool
-    topic: str
-    queue_id: int
-    magic: int
-    topic_bytes: bytes
-    record_base_bytes: int
-    min_offset: int
-    max_offset: int
-    written_offset: int
-    next_offset: int
-    cold_end: int
-    # Fields of assigned but unwritten entries: three per entry.
-    pending: list[int]
-    _flushed_offset: int
     # The first entries, from `load_listed` to `border_units`.
     _head: bytes
-    _files: MappedFileQueue
     _last_file: DiskFile | None
     # Mapped by the first read only, because a mapping holds a descriptor of its own.
     _last_view: memoryview | None
     _last_start: int
     _last_end: int
 
-    @property
-    def has_pending(self) -> bool:
-        return bool(self.pending)
-
     def _reset(self, offset: int) -> None:
         self.min_offset = self.max_offset = self.written_offset = self.next_offset = offset
-        self._flushed_offset = offset
+        self._synced_unit = offset
         self.cold_end = 0
         self._head = b""
         self._forget_work()
@@ -111,8 +87,8 @@ class ConsumeQueue:
         self._last_start = self._last_end = 0
 
     @property
-    def directory(self) -> Path:
-        return self._files.directory
+    def _end_unit(self) -> int:
+        return self.written_offset
 
     @property
     def reported_min_offset(self) -> int:
@@ -125,7 +101,6 @@ class ConsumeQueue:
         return self._files.first_offset // UNIT
 
     def load(self) -> None:
-        """Open the files.  Raises `StoreError` if they are not a sequence of files of the configured size."""
         self._files.load()
         self._reset(self.first_offset)
 
@@ -148,7 +123,6 @@ class ConsumeQueue:
 
     @property
     def capacity_unit(self) -> int:
-        """One past the last entry with a file."""
         return self._files.end_offset // UNIT
 
     # Writing
@@ -159,7 +133,6 @@ class ConsumeQueue:
         self.next_offset += 1
 
     def write_pending(self) -> None:
-        """Write the pending entries.  Raises `DiskFull` or `DiskFailed`; then they are still pending."""
         self.write_units(encode_entries(self.pending))
         self.pending.clear()
 
@@ -178,11 +151,10 @@ class ConsumeQueue:
         self.next_offset = self.written_offset
 
     def roll_back(self, offset: int) -> None:
-        """Remove the entries from `offset` on, because their batch failed."""
         self.pending.clear()
         self.written_offset = min(self.written_offset, offset)
         # The entries that replace them are not on the disk, even if these were.
-        self._flushed_offset = min(self._flushed_offset, offset)
+        self._synced_unit = min(self._synced_unit, offset)
         self.next_offset = offset
 
     def _write(self, at: int, content: bytes) -> None:
@@ -231,7 +203,6 @@ class ConsumeQueue:
         self.next_offset = self.written_offset = self.max_offset = offset + 1
 
     def set_range(self, start: int, end: int, *, cut: bool) -> None:
-        """Set the range of valid entries to `start` to before `end`, in recovery; with `cut`, zero all after it."""
         self._reset(end)
         self.min_offset = start
         if cut and end < self.capacity_unit:
@@ -242,41 +213,16 @@ class ConsumeQueue:
         self._files.cut(offset * UNIT)
         self.next_offset = self.written_offset = self.max_offset = offset
         self.min_offset = min(self.min_offset, offset)
-        self._flushed_offset = min(self._flushed_offset, offset)
+        self._synced_unit = min(self._synced_unit, offset)
         self._forget_last_file()
 
     def destroy(self) -> None:
-        """Remove all files; then the queue is empty and begins at 0."""
         self._files.destroy()
         self._reset(0)
 
     def close(self) -> None:
         self._forget_last_file()
-        self._files.close()
-
-    def drop_before(self, unit: int) -> list[DiskFile]:
-        """Drop the files with entries before `unit` only, and return them, open: the caller removes them.
-
-        The last file stays, because it shows where the queue continues.  Files that a flush may be syncing stay too.
-        """
-        return self._files.drop_before(min(unit, self._flushed_offset) * UNIT)
-
-    # Flushing
-
-    def unflushed_bytes(self) -> int:
-        """Return the bytes of unsynced entries."""
-        return (self.written_offset - self._flushed_offset) * UNIT
-
-    def files_to_flush(self) -> tuple[list[DiskFile], int]:
-        """Return the files with unflushed entries, and the offset to pass to `flushed` after their sync."""
-        if self.written_offset == self._flushed_offset:
-            return [], self._flushed_offset
-        written = self.written_offset
-        return self._files.between(self._flushed_offset * UNIT, written * UNIT), written
-
-    def flushed(self, offset: int) -> None:
-        """Note that the entries before `offset` are on the disk."""
-        self._flushed_offset = max(self._flushed_offset, min(offset, self.written_offset))
+        super().close()
 
     # Reading
 
@@ -328,7 +274,6 @@ class ConsumeQueue:
         return unit
 
     def visible_units(self) -> tuple[int, int]:
-        """Return the first readable entry, and one past the last."""
         return self.min_offset, self.max_offset
 
     def agrees(self, unit: int, record: Record) -> bool:
@@ -349,12 +294,12 @@ class TopicQueue(ConsumeQueue):
 
     __slots__ = (
         "_files",
-        "_flushed_offset",
         "_head",
         "_last_end",
         "_last_file",
         "_last_start",
         "_last_view",
+        "_synced_unit",
         "cold_end",
         "is_plain",
         "is_schedule",
@@ -371,12 +316,7 @@ class TopicQueue(ConsumeQueue):
     )
 
     def __init__(self, disk: Disk, directory: Path, topic: str, queue_id: int, file_bytes: int) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.magic, self.topic_bytes = topic_field(topic)
-        self.record_base_bytes = RECORD_BASE_BYTES + len(self.topic_bytes)
-        self._files = MappedFileQueue(disk, directory.joinpath(topic, str(queue_id)), file_bytes, preallocate=False)
+        super().__init__(disk, directory, topic, queue_id, file_bytes)
         self.is_schedule = topic == SCHEDULE_TOPIC
         self.is_plain = not self.is_schedule
-        self.pending = []
         self._reset(0)

@@ -88,9 +88,9 @@ class LightQueue(ConsumeQueue):
     __slots__ = (
         "_file_count",
         "_first_bytes",
-        "_flushed_offset",
         "_head",
         "_light",
+        "_synced_unit",
         "_work",
         "cold_end",
         "max_offset",
@@ -155,7 +155,7 @@ class LightQueue(ConsumeQueue):
         work = self._work
         if work is None:
             return True
-        if work.pending or self._flushed_offset != self.written_offset:
+        if work.pending or self._synced_unit != self.written_offset:
             return False
         self._work = None
         self._first_bytes, self._file_count = work.files.first_offset, len(work.files.files)
@@ -170,12 +170,10 @@ class LightQueue(ConsumeQueue):
 
     @property
     def first_offset(self) -> int:
-        """Index of the first entry with a file."""
         return (self._first_bytes if self._work is None else self._work.files.first_offset) // UNIT
 
     @property
     def capacity_unit(self) -> int:
-        """One past the last entry with a file."""
         if self._work is None:
             return (self._first_bytes + self._file_count * self._light.file_bytes) // UNIT
         return self._work.files.end_offset // UNIT
