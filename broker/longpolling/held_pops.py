@@ -108,7 +108,7 @@ class HeldPops:
         # Topic of an arriving message -> groups whose pops it may wake.
         self._concerned: dict[str, dict[_Group, None]] = {}
         self._queue_count = 0
-        self._table = HeldTable[HeldPop](clock, call_later, self._expire, _TICK_S)
+        self._table = HeldTable[HeldPop](clock, call_later, partial(self._finish, may_hold=False), _TICK_S)
         self.drop_channel: Final = self._table.drop_channel
         # Holds no more requests, and answers those that are held with what there is, each in one step.
         self.answer_all: Final = self._table.expire_all
@@ -274,9 +274,6 @@ class HeldPops:
             self._answer(request, may_hold)
         finally:
             self._is_answering = was_answering
-
-    def _expire(self, pop: HeldPop) -> None:
-        self._finish(pop, may_hold=False)
 
     def _leave_queue(self, pop: HeldPop) -> None:
         held = pop.group

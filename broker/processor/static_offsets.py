@@ -200,42 +200,29 @@ class StaticOffsets:
         RocketMQ asks every item from the oldest on, and its last answer counts.
         """
         header = asked.header
+        place = {"topic": header.topic, "queue_id": header.queue_id}
+        earliest, end = GetEarliestMsgStoretimeRequestHeader(**place), GetMaxOffsetRequestHeader(**place)
         upper = (header.boundary_type or "").strip().lower() == Boundary.UPPER.value
         later: LogicQueueMappingItem | None = None  # the oldest item with messages from that time on
         for item in reversed(asked.items):
-            begin = await self._number(asked, item, RequestCode.GET_EARLIEST_MSG_STORETIME, _earliest_of(header))
+            begin = await self._number(asked, item, RequestCode.GET_EARLIEST_MSG_STORETIME, earliest)
             if begin < 0:
                 continue
             if begin > header.timestamp or (begin == header.timestamp and not upper):
                 later = item
                 continue
             found = await self._number(asked, item, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-            if (
-                later is None
-                or upper
-                or found < await self._number(asked, item, RequestCode.GET_MAX_OFFSET, _max_of(header))
-            ):
+            if later is None or upper or found < await self._number(asked, item, RequestCode.GET_MAX_OFFSET, end):
                 return _searched(item, found)
             break
         if later is not None:
-            return _searched(later, await self._number(asked, later, RequestCode.GET_MIN_OFFSET, _min_of(header)))
+            first = GetMinOffsetRequestHeader(**place)
+            return _searched(later, await self._number(asked, later, RequestCode.GET_MIN_OFFSET, first))
         return _searched(asked.items[-1], 0)
 
 
 def _searched(item: LogicQueueMappingItem, offset: int) -> Response:
     return Response(header=SearchOffsetResponseHeader(offset=item.logical_open(offset)))
-
-
-def _earliest_of(header: Any) -> GetEarliestMsgStoretimeRequestHeader:
-    return GetEarliestMsgStoretimeRequestHeader(topic=header.topic, queue_id=header.queue_id)
-
-
-def _max_of(header: Any) -> GetMaxOffsetRequestHeader:
-    return GetMaxOffsetRequestHeader(topic=header.topic, queue_id=header.queue_id)
-
-
-def _min_of(header: Any) -> GetMinOffsetRequestHeader:
-    return GetMinOffsetRequestHeader(topic=header.topic, queue_id=header.queue_id)
 
 
 def _for_item(request: Request[Any], item: LogicQueueMappingItem, header: Any) -> Request[Any]:

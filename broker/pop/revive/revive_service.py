@@ -112,15 +112,12 @@ class ReviveService(Service):
         self._is_running = False
         self._core.store.on_arrival_of[self._log.topic].remove(self._arrived)
         self._next_turn.cancel()
-        self._commit()
+        self.save()
         for queue in self.queues:
             queue.pause()
 
     def save(self) -> None:
         """Commit what is done: more of it may be flushed by now."""
-        self._commit()
-
-    def _commit(self) -> None:
         for queue in self.queues:
             queue.commit()
 
