@@ -125,7 +125,12 @@ class MessageStore:
         self.on_arrival_of: dict[str, list[ArrivalListener]] = self.confirmation.on_arrival_of
         self.on_failure: list[Callable[[DiskFailed], None]] = self.confirmation.on_failure
         self.on_queues_removed: list[Callable[[], None]] = self._table.on_removed
-        # What parts of the store do for its owner.
+        self._name_calls()
+        self.recovery: RecoveryReport | None = None
+        self._lock: DiskLock | None = None
+
+    def _name_calls(self) -> None:
+        """Name what parts of the store do for its owner."""
         appender, log = self._appender, self._commit_log
         self.encoded_limits, self.plain_queue, self.new_queues = (
             appender.encoded_limits, appender.plain_queue, appender.new_queues,
@@ -134,8 +139,6 @@ class MessageStore:
         self.segment_before, self.first_store_time = log.segment_before, log.first_store_time
         self.light_queues = self._table.light
         self.topic_removal, self.light_removal = self._removal.of_topic, self._removal.of_light
-        self.recovery: RecoveryReport | None = None
-        self._lock: DiskLock | None = None
 
     # Life
 

@@ -214,6 +214,9 @@ class KnownIds(Service):
 
     def answer_held(self) -> Generator[None, None, None]:
         """Stop reading the log; refuse the sends that wait for it, each in one step."""
+        return self._end()
+
+    def _end(self) -> Generator[None, None, None]:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -224,7 +227,7 @@ class KnownIds(Service):
 
     def stop(self) -> None:
         """Refuse what `answer_held` has left: nothing, unless the broker's start failed."""
-        at_once(self.answer_held())
+        at_once(self._end())
 
 
 def _call(ready: Ready, error: StoreError | None) -> None:
