@@ -7,14 +7,11 @@ only groups with a connected member; the metrics named `sprocket_` show all grou
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from broker.core import BrokerCore
 from broker.filter.subscription_filter import TagFilter, is_tag_type, subscription_filter
-from broker.lite.lags import LiteLags
 from broker.metrics.labels import is_retry_or_dlq, is_system
-from broker.pop.inflight import InflightMessages
-from broker.pop.pop_offsets import PopOffsets
 from broker.topic.retry_topics import retry_topic
 from sprocket.common.errors import StoreError
 from sprocket.common.next_turn import in_turns
@@ -27,6 +24,18 @@ _MILLISECONDS: Final = "milliseconds"
 # Queues of one step: the store time of a message may be read from the disk.
 _STEP_QUEUES: Final = 8
 _GROUP_LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
+
+
+class PopProgress(Protocol):
+    """Where the next pop of a queue begins."""
+
+    def latest(self, topic: str, group: str, queue_id: int, /) -> int: ...
+
+
+class InFlight(Protocol):
+    """Number of messages of a queue that are popped and not acknowledged."""
+
+    def count(self, topic: str, group: str, queue_id: int, /) -> int: ...
 
 
 @dataclass(slots=True)
@@ -53,10 +62,17 @@ class GroupLag:
         return max(self.by_queue) * len(self.by_queue) / total if total else 0.0
 
 
+class LiteLag(Protocol):
+    """Lag of groups in the lite topics of a parent."""
+
+    def rows(self, *, with_times: bool) -> Generator[None, None, list[tuple[str, str, int, int]]]:
+        """Return group, parent, messages, and the store time, ms, of the oldest one; 0 without one or a wish."""
+
+
 class ConsumerLag:
     """Lag of all groups, as of the last `look`.  Lives in the event loop's thread."""
 
-    def __init__(self, core: BrokerCore, pops: PopOffsets, inflight: InflightMessages, lite: LiteLags) -> None:
+    def __init__(self, core: BrokerCore, pops: PopProgress, inflight: InFlight, lite: LiteLag) -> None:
         self._core = core
         self._pops = pops
         self._inflight = inflight

@@ -21,13 +21,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from sprocket.common.clock import Clock
 from sprocket.common.errors import StoreError
 from sprocket.common.failpoints import failpoint
 from sprocket.common.logs.peer_lines import peer_lines
-from store.compaction.compaction import Compaction
 from store.config.store_config import StoreConfig
 from store.disk.disk import Disk, DiskFile
 from store.flush.confirm_mark import ConfirmMark
@@ -74,6 +73,16 @@ class Look(NamedTuple):
     leases: list[Lease]
 
 
+class Compacting(Protocol):
+    """What retention asks of the compaction of the store's queues."""
+
+    def held_from(self) -> int | None:
+        """Return the physical offset of the oldest message that is not taken in; None if there is none."""
+
+    def hurry(self) -> None:
+        """Begin a round now, because retention waits."""
+
+
 class Cleaner:
     """Cleaner of one store.  `_turn` and what it calls run in its thread, the rest in the owner thread."""
 
@@ -88,7 +97,7 @@ class Cleaner:
         confirmation: Confirmation,
         group_commit: GroupCommit,
         queue_flush: QueueFlush,
-        compaction: Compaction,
+        compaction: Compacting,
         notify: Notify,
         workers: Workers,
     ) -> None:
