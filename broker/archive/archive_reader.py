@@ -79,12 +79,14 @@ class ArchiveReader(ArchiveService):
         found = None
         if tables is not None and tables.sha256 != self._tables_sha256:
             found = _topics_in(await read_tables(self._archive_of_others, tables))
-        compacted = await self._tables.follow(one for one in manifest.compacted if serves(core.topics, one.topic))
+        compaction = core.store.compaction
+        entries = [one for one in manifest.compacted if serves(core.topics, one.topic)]
+        compacted = await self._tables.follow(entries, compaction.queues)
         await core.tier.adopt(manifest)
         # No wait from here on: a reader sees the log and the compacted queues of one manifest.
         ends = core.tier.archived_ends()
         core.store.continue_at(ends | {key: max(ends.get(key, 0), one.end_offset) for key, one in compacted.items()})
-        core.store.compaction.adopt(compacted)
+        compaction.adopt(compacted)
         if found is not None and tables is not None:
             self._take_over(found)
             self._tables_sha256 = tables.sha256

@@ -5,10 +5,12 @@ So a restart fetches nothing again, and what a crash leaves has another name and
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from sprocket.common.errors import StoreError
+from sprocket.common.files.atomic_file import sync_directory
 from sprocket.common.files.disk_errors import as_store_error
 from store.compaction.compacted_queue import CompactedQueue, OpenPart
 from store.compaction.manifest import damage_of
@@ -19,7 +21,8 @@ from store.tier.object_store import Damaged, NotFound, ObjectStore
 
 # Folder in the store's root.
 TABLES: Final = "tiertables"
-_Queues: TypeAlias = dict[tuple[str, int], CompactedQueue]
+_Key: TypeAlias = tuple[str, int]
+_Queues: TypeAlias = dict[_Key, CompactedQueue]
 
 
 class CompactedFiles:
@@ -29,28 +32,33 @@ class CompactedFiles:
         self._objects = objects
         self._folder = folder
         self._disk = RealDisk()
-        self._opened: dict[tuple[str, int], tuple[list[CompactedEntry], CompactedQueue]] = {}
+        self._opened: dict[_Key, tuple[list[CompactedEntry], CompactedQueue]] = {}
         # Queues that cannot be read in the archive are left out, and the topics that have one.
-        self._unreadable: dict[tuple[str, int], list[CompactedEntry]] = {}
+        self._unreadable: dict[_Key, list[CompactedEntry]] = {}
         self.damaged: set[str] = set()
 
-    async def follow(self, entries: Iterable[CompactedEntry]) -> _Queues:
-        """Fetch the queues of `entries`, and drop all others; return them, open.  One that has not changed is the same.
+    async def follow(self, entries: Iterable[CompactedEntry], served: Mapping[_Key, CompactedQueue]) -> _Queues:
+        """Fetch the queues of `entries`, and drop all others; return them, open.
 
-        Raises an `ObjectStoreError`, and `StoreError` if the disk is full.
+        `served` are the queues that are served now: one of them that has not changed is returned again.  Raises an
+        `ObjectStoreError`, and `StoreError` if the disk is full.
         """
-        wanted: dict[tuple[str, int], list[CompactedEntry]] = {}
+        for key, (_, queue) in list(self._opened.items()):
+            if served.get(key) is not queue:
+                # Its topic was deleted here, or a failure came before it was served.
+                queue.close()
+                del self._opened[key]
+        wanted: dict[_Key, list[CompactedEntry]] = {}
         for entry in entries:
             wanted.setdefault((entry.topic, entry.queue_id), []).append(entry)
-        opened, self.damaged = {}, set()
+        self.damaged = set()
         for key, parts in wanted.items():
             known = self._opened.get(key)
             if known is not None and known[0] == parts:
-                opened[key] = known
                 continue
             if self._unreadable.get(key) != parts:
                 try:
-                    opened[key] = parts, await self._queue(parts)
+                    self._opened[key] = parts, await self._queue(parts)
                     continue
                 except Damaged:
                     self._unreadable[key] = parts
@@ -58,10 +66,11 @@ class CompactedFiles:
                     # The newest manifest may have other parts.  If it has not, the queue is left out then.
                     self._unreadable[key] = parts
                     raise
+            self._opened.pop(key, None)
             self.damaged.add(key[0])
-        self._opened = opened
+        self._opened = {key: one for key, one in self._opened.items() if key in wanted}
         await asyncio.to_thread(self._drop_others, {part.sha256 for parts in wanted.values() for part in parts})
-        return {key: queue for key, (_, queue) in opened.items()}
+        return {key: queue for key, (_, queue) in self._opened.items()}
 
     async def _queue(self, entries: list[CompactedEntry]) -> CompactedQueue:
         if damage := damage_of([entry.part for entry in entries]):
@@ -69,9 +78,16 @@ class CompactedFiles:
         for entry in entries:
             if not (self._folder / entry.sha256).is_dir():
                 await self._fetch(entry)
-        return await asyncio.to_thread(
-            lambda: CompactedQueue([OpenPart(self._disk, self._folder / one.sha256, one.part) for one in entries])
-        )
+        return await asyncio.to_thread(self._open, entries)
+
+    def _open(self, entries: list[CompactedEntry]) -> CompactedQueue:
+        try:
+            return CompactedQueue([OpenPart(self._disk, self._folder / one.sha256, one.part) for one in entries])
+        except StoreError:
+            # Somebody removed files: the next try fetches them again.
+            for one in entries:
+                self._disk.remove_tree(self._folder / one.sha256)
+            raise
 
     async def _fetch(self, entry: CompactedEntry) -> None:
         folder, temporary = self._folder / entry.sha256, self._folder / f"{entry.sha256}.tmp"
@@ -79,6 +95,7 @@ class CompactedFiles:
             await asyncio.to_thread(self._disk.remove_tree, temporary)
             temporary.mkdir(parents=True)
             await write_part(self._objects, entry, temporary)
+            await asyncio.to_thread(sync_directory, temporary)
             temporary.rename(folder)
         except OSError as error:
             raise as_store_error(error, "write", temporary) from error

@@ -78,6 +78,9 @@ async def served_table(root: Path, size: int) -> dict[str, bytes]:
     """The table as a consumer of a reader reads it, once the reader has `size` messages."""
     async with reader(root) as one:
         await until(lambda: one.broker.store.max_offset(TOPIC, 0) == size)
+        config = one.broker.topics.get(TOPIC)
+        assert config is not None
+        assert config.attributes["cleanup.policy"] == "COMPACTION"
         response = await one.client.ask_well(
             RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=TOPIC, queue_id=0)
         )
