@@ -13,6 +13,7 @@ from sprocket.remoting.headers.offset import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
+from store.inspection.finding import Severity
 from store.tier.archive_check import ArchiveCheck, repair
 from store.tier.manifest import Manifest
 from store.tier.open_archive import open_archive
@@ -186,7 +187,8 @@ async def test_a_damaged_table_is_found_forgotten_and_uploaded_again(tmp_path: P
     await archive.objects.delete(entry.key)
     check = ArchiveCheck(archive.objects, archive.manifest, quick=True)
     await check.run()
-    assert [finding.kind for finding in check.findings.kept] == ["compacted"]
+    # The broker may have been stopped within an upload: that is a note.
+    assert [one.kind for one in check.findings.kept if one.severity is not Severity.NOTE] == ["compacted"]
     manifest = await repair(archive.objects, archive.manifest, archive.version, check.lost, 1)
     assert manifest.compacted == []
     async with served(tmp_path, **STORE) as one:
