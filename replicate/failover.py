@@ -5,6 +5,7 @@ The rules are in `protocol/steps.py`.  The state goes to every cluster of the pa
 
 import logging
 from collections.abc import Callable
+from itertools import permutations, product
 from typing import Any, Final
 
 import msgspec
@@ -52,28 +53,46 @@ class StepReport(msgspec.Struct):
 
 
 class FailoverSteps:
-    """Steps of the pair of `config`; its clusters are started."""
+    """Steps of a pair of the clusters of `config`, which are started: its home, and the cluster that takes over.
 
-    def __init__(self, config: Config, clusters: dict[str, Cluster], clock: Clock, settle_s: float = _SETTLE_S) -> None:
-        """Raises StepRefused if the configuration is not that of a pair."""
-        if len(config.clusters) != 2 or not config.home:
-            raise StepRefused("a failover needs a configuration of two clusters with `home`; write one for this pair")
+    Without `pair` it is that of a configuration of two clusters.
+    """
+
+    def __init__(
+        self, config: Config, clusters: dict[str, Cluster], clock: Clock, settle_s: float = _SETTLE_S,
+        pair: tuple[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """Raises StepRefused if there is no such pair."""
+        names = pair or _only_pair(config)
+        if pair and any(config.link(*each) is None for each in permutations(names, 2)):
+            raise StepRefused(
+                f"{names[0]} and {names[1]} have no link each way in the configuration; in a ring move by hand, see "
+                "docs/geo-replication.md"
+            )
         self._config = config
-        self._clusters = clusters
+        self._home = names[0]
+        self._clusters = {name: clusters[name] for name in names}
+        self._others = [cluster for name, cluster in clusters.items() if name not in names]
         self._clock = clock
         self._settle_s = settle_s
         self._answering: list[Cluster] = []
 
     async def open(self) -> Pair:
-        """Read the state of the pair from the clusters that answer.  Raises ClientError if none does."""
+        """Read the state of the pair from the clusters that answer.  Raises ClientError if none of it does."""
         for cluster in self._clusters.values():
             if await _opened(cluster):
                 self._answering.append(cluster)
         if not self._answering:
             raise ClientError("neither cluster answers; look at the name servers of the configuration")
+        tables = [one.records for one in (*self._answering, *[each for each in self._others if await _opened(each)])]
+        for name, third in product(self._clusters, self._others):
+            moved = pair_in(name, third.name, *tables)
+            if moved is not None and moved.phase is not Phase.STEADY:
+                raise StepRefused(
+                    f"{moved.active} took over from {moved.home}; bring that one back with `failback` first"
+                )
         one, other = self._clusters
-        found = pair_in(one, other, *(cluster.records for cluster in self._answering))
-        return found or Pair(self._config.home, self._config.home)
+        return pair_in(one, other, *tables) or Pair(self._home, self._home)
 
     async def fail_over(self, to: str, *, source_is_lost: bool, dry_run: bool = False) -> StepReport:
         """Make `to` active.  Raises ClientError."""
@@ -159,6 +178,15 @@ class FailoverSteps:
             logger.warning("event=pair_not_written cluster=%s reason=%r", cluster.name, str(error))
             if cluster.name == pair.active:
                 raise ClientError(f"the new state is not in {cluster.name}: {error}; take the step again") from None
+
+
+def _only_pair(config: Config) -> tuple[str, str]:
+    if len(config.clusters) != 2:
+        raise StepRefused("name two of the clusters with --pair: the one where applications work, and the other one")
+    if not config.home:
+        raise StepRefused("a failover needs `home` in the configuration: the cluster where applications work in peace")
+    (other,) = config.clusters.keys() - {config.home}
+    return config.home, other
 
 
 async def _opened(cluster: Cluster) -> bool:

@@ -18,7 +18,7 @@ from replicate.protocol.position import Checkpoint
 from replicate.queue_copier import QueueCopier
 from replicate.records import Record, newest_of, queue_key, queue_of, uncounted
 from sprocket.client.admin.admin_client import AdminClient, AdminError
-from sprocket.client.admin.at_once import AtOnce, answered, check_all
+from sprocket.client.admin.at_once import AtOnce, Outcomes, answered, check_all
 from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.common.errors import ClientError
 from sprocket.common.next_turn import next_turn
@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 _MAX_REQUESTS: Final = 64
 # Queues of a group between two pauses, in which the loop serves others.
 _QUEUES_AT_ONCE: Final = 50
+# Offsets that are written before the next ones are begun: to begin 16,000 at once holds the loop for 50 ms.
+_OFFSETS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,14 @@ class GroupOffsets:
 
             ready = await at_once.each(changed, prepared)
             offsets = [one for group in answered(ready).values() for one in group]
-            written = await at_once.each(offsets, lambda one: self._commit(one, masters))
-            if len(known) == len(tables):
-                # Else a broker may lack a group: these come again.
-                self._written |= {(one.group, one.target_queue): one.target_offset for one in answered(written)}
+            written = Outcomes[TranslatedOffset, None]()
+            for begin in range(0, len(offsets), _OFFSETS_AT_ONCE):
+                part = offsets[begin : begin + _OFFSETS_AT_ONCE]
+                done = await at_once.each(part, lambda one: self._commit(one, masters))
+                written |= done
+                if len(known) == len(tables):
+                    # Else a broker may lack a group: these come again.
+                    self._written |= {(one.group, one.target_queue): one.target_offset for one in answered(done)}
             check_all(tables)
             check_all(ready)
             check_all(written)

@@ -58,7 +58,7 @@ def copies_messages(pair: Pair | None, source: str) -> bool:
 
 def copies_offsets(pair: Pair | None, source: str) -> bool:
     """Return whether the groups' offsets of `source` are written to the other side now."""
-    return pair is None or pair.active == source
+    return pair is None or pair.phase is Phase.STEADY or pair.active == source
 
 
 def fail_over(pair: Pair, to: str, facts: Facts, *, source_is_lost: bool, at_ms: int) -> Pair:

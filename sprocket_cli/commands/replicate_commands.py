@@ -27,6 +27,10 @@ _config_option = click.option(
     "-c", "--config", "path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Configuration, see docs/geo-replication.md.",
 )  # fmt: skip
+_pair_option = click.option(
+    "--pair", nargs=2, metavar="HOME OTHER",
+    help="Of three and more clusters: the one where applications work in peace, and the one that takes over.",
+)  # fmt: skip
 
 
 @click.group(context_settings=HELP)
@@ -160,37 +164,41 @@ def _show_groups(report: "LinkReport") -> None:
 @_config_option
 @click.option("--to", required=True, metavar="CLUSTER", help="Cluster where applications work from now on.")
 @click.option("--source-lost", is_flag=True, help="The other cluster is gone: accept that messages may be missing.")
+@_pair_option
 @json_option
-def failover(path: Path, to: str, source_lost: bool, as_json: bool) -> None:
+def failover(path: Path, to: str, source_lost: bool, pair: tuple[str, str] | None, as_json: bool) -> None:
     """Make the other cluster of a pair active.
 
     Without --source-lost it is a planned move: stop the producers first, and nothing may be missing.  Exit status 1 if
     the step is refused; the report says why and what to do.
     """
-    _step(path, lambda steps: steps.fail_over(to, source_is_lost=source_lost), as_json)
+    _step(path, pair, lambda steps: steps.fail_over(to, source_is_lost=source_lost), as_json)
 
 
 @replicate.command()
 @_config_option
 @click.option("--finish", is_flag=True, help="Make the old cluster active again, when it lacks nothing.")
+@_pair_option
 @json_option
-def failback(path: Path, finish: bool, as_json: bool) -> None:
+def failback(path: Path, finish: bool, pair: tuple[str, str] | None, as_json: bool) -> None:
     """Bring the old cluster back after a failover: first without --finish, then with it."""
-    _step(path, lambda steps: steps.finish_return() if finish else steps.begin_return(), as_json)
+    _step(path, pair, lambda steps: steps.finish_return() if finish else steps.begin_return(), as_json)
 
 
 @replicate.command()
 @_config_option
 @click.option("--source-lost", is_flag=True, help="Rehearse the failover from a cluster that is gone.")
+@_pair_option
 @json_option
-def rehearse(path: Path, source_lost: bool, as_json: bool) -> None:
+def rehearse(path: Path, source_lost: bool, pair: tuple[str, str] | None, as_json: bool) -> None:
     """Report what the next step would do, and what each side lacks of the other; change nothing."""
-    _step(path, lambda steps: steps.next_step(source_is_lost=source_lost), as_json, is_rehearsal=True)
+    _step(path, pair, lambda steps: steps.next_step(source_is_lost=source_lost), as_json, is_rehearsal=True)
 
 
 def _step(
-    path: Path, take: "Callable[[FailoverSteps], Awaitable[StepReport]]", as_json: bool, *, is_rehearsal: bool = False
-) -> None:
+    path: Path, pair: tuple[str, str] | None, take: "Callable[[FailoverSteps], Awaitable[StepReport]]", as_json: bool,
+    *, is_rehearsal: bool = False,
+) -> None:  # fmt: skip
     from replicate.protocol.steps import StepRefused
 
     async def work(config: "Config", clusters: "dict[str, Cluster]") -> "StepReport":
@@ -198,7 +206,7 @@ def _step(
         from sprocket.common.clock import SystemClock
 
         with wrong_usage(StepRefused):
-            return await take(FailoverSteps(config, clusters, SystemClock()))
+            return await take(FailoverSteps(config, clusters, SystemClock(), pair=pair))
 
     report = _with_clusters(path, work)
     if as_json:

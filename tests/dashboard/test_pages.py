@@ -221,14 +221,14 @@ async def test_links_from_other_clusters_are_shown_with_what_is_missing(broker: 
     async with running(broker.namesrv) as (_, visitor), Cluster("west", settings, SystemClock()) as west:
         assert "No link leads into this cluster" in (await visitor.get("/replication")).text
         await west.open_table(create=True)
-        await west.put(link_key("<east>"), Record(link=Link("<east>", False, "west", now_ms, "<one>")))
+        await west.put(link_key("<east>"), Record(link=Link("<east>", False, "west", now_ms, "<one>", 3)))
         await west.put(link_key("old"), Record(link=Link("old", False, "west")))
         await west.put(queue_key(queue), Record(queue=late))
         page = await visitor.get("/replication", part="ship")
         pair = Pair("<east>", "west", Phase.FAILED_OVER)
         await west.put(pair_key("<east>", "west"), Record(pair=pair))
         assert "west is active (failed-over)" in (await visitor.get("/replication")).text
-    assert "<one>" in page.text and "not known" in page.text
+    assert "<one>" in page.text and "not known" in page.text and "3 groups without an offset" in page.text
     assert "&lt;east&gt;" in page.html and "Shipped" in page.text and "1 stand still" in page.text
     assert " 30 1 min 3" in page.text and "the target is <full>" in page.text
 

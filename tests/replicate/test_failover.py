@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,15 @@ from click.testing import CliRunner
 
 import sprocket
 from replicate.cluster import Cluster
-from replicate.config import Config
+from replicate.config import Config, load_config
 from replicate.records import Link, Record, link_key
+from replicate.service import Replication
 from sprocket import Message
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.common.clock import SystemClock
 from sprocket.testing import Broker
 from sprocket_cli.main import main
-from tests.replicate.clusters import replicating
+from tests.replicate.clusters import config_text, replicating
 from tests.waiting import until
 
 
@@ -54,8 +56,6 @@ async def _read(broker: Broker, group: str, last: bytes) -> list[bytes]:
 
 
 async def test_a_lost_cluster_is_replaced_and_comes_back(tmp_path: Path) -> None:
-    from replicate.config import load_config
-
     with Broker(tmp_path / "east") as east, Broker(tmp_path / "west") as west:
         path = _file(tmp_path / "pair.toml", east, west)
         config: Config = load_config(path)
@@ -99,8 +99,6 @@ async def test_a_lost_cluster_is_replaced_and_comes_back(tmp_path: Path) -> None
 
 
 async def test_status_says_who_copies_and_which_cluster_does_not_answer(tmp_path: Path) -> None:
-    from replicate.config import load_config
-
     async def said(word: str) -> tuple[int, str]:
         done = await asyncio.to_thread(CliRunner().invoke, main, ["replicate", word, "--config", str(path)])
         return done.exit_code, done.stdout
@@ -128,6 +126,59 @@ async def test_status_says_who_copies_and_which_cluster_does_not_answer(tmp_path
             status, text = await said("status")
             assert status == 1 and "west > east: not known, east does not answer: " in text
             assert "east > west: nothing is missing; the source does not answer" in text
+
+
+async def test_two_clusters_of_a_mesh_are_a_pair(tmp_path: Path) -> None:
+    def has_read(replication: Replication, count: int) -> bool:
+        queues = [each for link in replication.links for each in link.copiers.items() if each[0].topic == "Orders"]
+        origins = [copier.position.origins for _, copier in queues]
+        return len(queues) == 6 and all(each is not None and each.end == count for each in origins)
+
+    with Broker() as east, Broker() as west, Broker() as north:
+        names = {"east": east.namesrv, "west": west.namesrv, "north": north.namesrv}
+        links = [f"{source}>{target}" for source, target in permutations(names, 2)]
+        path, ring = tmp_path / "mesh.toml", tmp_path / "ring.toml"
+        path.write_text(config_text(names, links, "forward = false"))
+        ring.write_text(config_text(names, ["east>west", "west>north", "north>east"]))
+        pair = "--pair", "east", "west"
+        async with replicating(load_config(path)) as replication:
+            east.create_topic("Orders", 1)
+            for number in range(4):
+                await _send(east, b"east %d" % number)
+            await until(lambda: has_read(replication, 4))
+            await _send(north, b"north 0")
+            await until(lambda: has_read(replication, 5))
+            assert await _read(east, "workers", b"east 2") == [b"east 0", b"east 1", b"east 2"]
+            async with sprocket.connect(west.namesrv) as mq:
+                while not await _has_offset(mq, 3):
+                    await asyncio.sleep(0.05)
+
+            assert "name two of the clusters with --pair" in await _refused(path, "failover", "--to", "west")
+            assert "no link each way" in await _refused(ring, "failover", "--to", "west", *pair)
+            assert "use one of" in await _refused(path, "failover", "--to", "south", *pair)
+            status, report = await _type(path, "failover", "--to", "west", *pair)
+            assert status == 0 and report["after"]["active"] == "west"
+            await until(lambda: not replication.links[0].is_copying())
+            assert await _read(west, "workers", b"north 0") == [b"east 3", b"north 0"]
+            refused = await _refused(path, "failover", "--to", "north", "--pair", "west", "north", "--source-lost")
+            assert "west took over from east" in refused
+
+            await _send(west, b"west 0")
+            assert (await _type(path, "failback", *pair))[0] == 0
+            await _read(west, "workers", b"west 0")
+            await until(lambda: has_read(replication, 6))
+            async with asyncio.timeout(60):
+                while (await _type(path, "failback", "--finish", *pair))[0]:
+                    await asyncio.sleep(0.2)
+            await _send(east, b"home")
+            assert (await _read(east, "workers", b"home"))[-1] == b"home"
+
+
+async def _refused(path: Path, *words: str) -> str:
+    """Return why a step is refused: by a report, or for its options."""
+    done = await asyncio.to_thread(CliRunner().invoke, main, ["replicate", words[0], "--config", str(path), *words[1:]])
+    assert done.exit_code
+    return done.stdout + done.stderr
 
 
 async def _has_offset(mq: sprocket.Connection, offset: int) -> bool:

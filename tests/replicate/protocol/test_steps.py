@@ -36,7 +36,9 @@ def test_after_a_failover_the_old_side_is_not_copied_until_it_returns() -> None:
     returning = begin_return(over, _COMPLETE, at_ms=2)
     assert [copies_messages(returning, side) for side in "ab"] == [True, True]
     assert [copies_offsets(returning, side) for side in "ab"] == [False, True]
-    assert [copies_offsets(None, side) for side in "ab"] == [True, True]
+    home = finish_return(returning, _COMPLETE, at_ms=3)
+    for peace in (None, home):
+        assert [copies_offsets(peace, side) for side in "ab"] == [True, True]
 
 
 def test_the_higher_epoch_counts() -> None:
