@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 # Of numbers of bytes, milliseconds and messages.
 MAX_DIGITS: Final = 18
-_TLS_FILES: Final = ("tlsTrustCertPath", "tlsClientCertPath", "tlsClientKeyPath")
+_TLS_FILES: Final = (
+    "tlsTrustCertPath",  # PEM of the authorities that verify servers; default: those of the system
+    "tlsClientCertPath",  # PEM of the client's own certificate, for servers that ask for one
+    "tlsClientKeyPath",
+)
+CONNECTION_OPTIONS: Final = (
+    "namesrvAddr",  # host:port of name servers, several separated by ;
+    "accessKey",
+    "secretKey",
+    "useTLS",  # true: every connection is TLS
+    *_TLS_FILES,
+)
 
 
 def by_known_names(options: Mapping[str, str], known: Sequence[str], hidden: Sequence[str] = ()) -> dict[str, str]:

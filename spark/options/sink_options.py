@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark.options.option_values import by_known_names, credentials, name_servers, tls, whole_number
+from spark.options.option_values import CONNECTION_OPTIONS, by_known_names, credentials, name_servers, tls, whole_number
 from sprocket.client.arguments import check_group, check_topic
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.errors import ClientError
@@ -15,7 +15,6 @@ from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
 
 KNOWN: Final = (
-    "namesrvAddr",  # host:port, several separated by ;
     "topic",  # for rows without a column topic
     "producerGroup",
     "sendMsgTimeout",  # ms; time limit of one attempt
@@ -23,12 +22,7 @@ KNOWN: Final = (
     "maxMessageSize",  # bytes of a body
     "batchMaxBytes",  # bytes of bodies in one request; 0: one message per request
     "maxOutstanding",  # requests of one task that wait for a response
-    "accessKey",
-    "secretKey",
-    "useTLS",  # true: every connection is TLS
-    "tlsTrustCertPath",  # file of authorities that verify servers; default: those of the system
-    "tlsClientCertPath",  # file of the client's own certificate, for servers that ask for one
-    "tlsClientKeyPath",
+    *CONNECTION_OPTIONS,
     "delayTimeLevel",  # of rows without a column of that name
     "flag",
 )

@@ -6,7 +6,7 @@ Modules for the wire are imported where they are used, because each Python proce
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from spark.options.option_values import credentials, name_servers, one_of, tls, whole_number
+from spark.options.option_values import CONNECTION_OPTIONS, credentials, name_servers, one_of, tls, whole_number
 from sprocket.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,14 +14,8 @@ if TYPE_CHECKING:
     from spark.wire.pull import Subscription
 
 WIRE_OPTIONS: Final = (
-    "namesrvAddr",  # host:port of name servers, several separated by ;
     "consumerGroup",  # group of the reader; it commits no offsets
-    "accessKey",
-    "secretKey",
-    "useTLS",  # true: connections are TLS
-    "tlsTrustCertPath",  # PEM of the authorities that verify servers; default: those of the system
-    "tlsClientCertPath",  # PEM of the reader's own certificate, for servers that ask for one
-    "tlsClientKeyPath",
+    *CONNECTION_OPTIONS,
     "mqClientApiTimeout",  # ms; time limit of one request
     "numRetries",  # retries of a request without a response
     "subExpression",  # tags (A || B) or SQL92 that brokers filter by

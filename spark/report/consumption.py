@@ -13,11 +13,11 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark.report.findings import PERCENTILES, Buckets, GroupConsumption, Latency, Traced
-from spark.report.log_queries import Log, milliseconds, step_of
+from spark.report.findings import Buckets, GroupConsumption, Latency, Traced
+from spark.report.log_queries import Log, latency_figures, latency_of, milliseconds, step_of
 from spark.report.topic_kinds import APPLICATION_PATTERN, REVIVE_PATTERN
 
 _CHECK_POINT: Final = "so long, d array<int>, t string, c string, q int, pt long"
@@ -69,10 +69,10 @@ def follow_trace(log: Log, buckets: Buckets, topic: str) -> Traced:
 def _latencies(taken: DataFrame) -> tuple[dict[str, Latency], int]:
     """Return latencies by group for messages in the log, and the number of messages that are not in it."""
     elapsed = sf.col("taken") - sf.col("born")
-    rows = (
-        taken.groupBy("group").agg(*_figures(elapsed), sf.count_if(sf.col("stored").isNull()).alias("gone")).collect()
-    )
-    return {row["group"]: _latency(row) for row in rows if row["messages"]}, sum(row["gone"] for row in rows)
+    gone = sf.count_if(sf.col("stored").isNull()).alias("gone")
+    rows = taken.groupBy("group").agg(*latency_figures(elapsed), gone).collect()
+    latencies = {row["group"]: latency_of(row["group"], row) for row in rows if row["messages"]}
+    return latencies, sum(row["gone"] for row in rows)
 
 
 def _groups(contexts: DataFrame, latencies: dict[str, Latency]) -> list[GroupConsumption]:
@@ -84,13 +84,13 @@ def _groups(contexts: DataFrame, latencies: dict[str, Latency]) -> list[GroupCon
     )
     handled = before.join(after, ["request", "msgId"], "left").groupBy("group")
     rows = handled.agg(
-        *_figures(sf.col("ms")), sf.count("*").alias("attempts"), sf.count_if("failed").alias("failures")
+        *latency_figures(sf.col("ms")), sf.count("*").alias("attempts"), sf.count_if("failed").alias("failures")
     )
     groups = [
         GroupConsumption(
             row["group"],
             latencies[row["group"]],
-            _latency(row) if row["messages"] else None,
+            latency_of(row["group"], row) if row["messages"] else None,
             row["attempts"],
             row["failures"],
         )
@@ -98,19 +98,6 @@ def _groups(contexts: DataFrame, latencies: dict[str, Latency]) -> list[GroupCon
         if row["group"] in latencies
     ]
     return sorted(groups, key=lambda each: (-each.latency.messages, each.group))
-
-
-def _figures(value: Column) -> list[Column]:
-    """Return the columns that `_latency` needs for the milliseconds of a group."""
-    return [
-        sf.count(value).alias("messages"),
-        sf.percentile(value, sf.lit(list(PERCENTILES))).alias("percentiles"),
-        sf.max(value).alias("largest"),
-    ]
-
-
-def _latency(row: Row) -> Latency:
-    return Latency(row["group"], row["messages"], tuple(row["percentiles"]), float(row["largest"]))
 
 
 def _waiting(taken: DataFrame, buckets: Buckets) -> dict[str, list[int]]:

@@ -197,9 +197,7 @@ def measure_latency(log: Log, buckets: Buckets) -> StoreLatency:
         .groupingSets([[sf.col("topic")], [sf.col("step")], []], sf.col("topic"), sf.col("step"))
         .agg(
             sf.grouping_id().alias("set"),
-            sf.count(value).alias("messages"),
-            sf.percentile(value, sf.lit(list(PERCENTILES))).alias("percentiles"),
-            sf.max(value).alias("largest"),
+            *latency_figures(value),
             sf.count_if(counted & (sf.col("ms") < 0)).alias("negative"),
             sf.count_if(sf.col("held")).alias("held"),
             sf.count_if(sf.col("redriven")).alias("redriven"),
@@ -213,10 +211,10 @@ def measure_latency(log: Log, buckets: Buckets) -> StoreLatency:
         return StoreLatency()
     return StoreLatency(
         sorted(
-            (_latency(row["topic"], row) for row in found if row["set"] == 1),
+            (latency_of(row["topic"], row) for row in found if row["set"] == 1),
             key=lambda each: (-each.messages, each.name),
         ),
-        _latency("all topics", everything) if everything["messages"] else None,
+        latency_of("all topics", everything) if everything["messages"] else None,
         sorted(
             (row["step"], row["percentiles"][0], row["percentiles"][2], float(row["largest"]))
             for row in found
@@ -229,7 +227,16 @@ def measure_latency(log: Log, buckets: Buckets) -> StoreLatency:
     )
 
 
-def _latency(name: str, row: Row) -> Latency:
+def latency_figures(value: Column) -> list[Column]:
+    """Return the columns that `latency_of` needs for some milliseconds."""
+    return [
+        sf.count(value).alias("messages"),
+        sf.percentile(value, sf.lit(list(PERCENTILES))).alias("percentiles"),
+        sf.max(value).alias("largest"),
+    ]
+
+
+def latency_of(name: str, row: Row) -> Latency:
     return Latency(name, row["messages"], tuple(row["percentiles"]), float(row["largest"]))
 
 

@@ -161,7 +161,7 @@ _KEYS: Final = {
     "compression": "compression",
 }
 assert set(_KEYS.values()) == {each.name for each in fields(TableDeclaration)}
-_BODY_KEYS: Final = ("type", "schema", "schemaFile", "message", "prefix")
+BODY_KEYS: Final = ("type", "schema", "schemaFile", "message", "prefix")
 
 
 def read_declarations(path: Path) -> list[TableDeclaration]:
@@ -268,10 +268,10 @@ def _properties(key: str, value: object, base: Path) -> tuple[tuple[str, str], .
 def _body(key: str, value: object, base: Path) -> BodyType:
     given = {"type": value} if isinstance(value, str) else value
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{key} is a type or a map of {', '.join(_BODY_KEYS)}, not {value!r}")
+        raise ConfigError(f"{key} is a type or a map of {', '.join(BODY_KEYS)}, not {value!r}")
     for name in given:
-        if name not in _BODY_KEYS:
-            raise ConfigError(f"{key}: unknown key {name!r}{nearest(str(name), _BODY_KEYS)}")
+        if name not in BODY_KEYS:
+            raise ConfigError(f"{key}: unknown key {name!r}{nearest(str(name), BODY_KEYS)}")
     if "schema" in given and "schemaFile" in given:
         raise ConfigError(f"{key}: schema and schemaFile exclude each other")
     kind = _text(f"{key}.type", given.get("type", "binary"), base)

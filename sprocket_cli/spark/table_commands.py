@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+_DIRECTORY = click.Path(file_okay=False)
 
 _stores = click.argument("stores", metavar="STORE...", nargs=-1, required=True)
 
@@ -34,7 +34,7 @@ _processes = click.option(
 
 
 def declaration_options(command: F) -> F:
-    """Add the options that declare a table; destinations are named as in the YAML file of `tables`."""
+    """Add the options that declare a table; their values have the names of keys in the YAML file of `tables`."""
     for option in (
         click.option("--target-file-bytes", "targetFileBytes", type=click.IntRange(1024), help="Size when compacted."),
         click.option(
@@ -48,7 +48,7 @@ def declaration_options(command: F) -> F:
             "--compression", type=click.Choice(["zstd", "snappy", "none"]), default="zstd", show_default=True,
             help="Compression of new files; compacted files use zstd.",
         ),
-        click.option("--drop-malformed", is_flag=True, help="Skip damage in the log."),
+        click.option("--drop-malformed", "dropMalformed", is_flag=True, help="Skip damage in the log."),
         click.option("--no-fail-on-data-loss", is_flag=True, help="Continue if unread messages expired."),
         click.option("--identifier", help="Iceberg: namespace.table.  [default: rocketmq.TOPIC]"),
         click.option(
@@ -62,17 +62,20 @@ def declaration_options(command: F) -> F:
         click.option("--columns", help="Columns of the message, separated by commas."),
         click.option("--prefix", help="Prefix for the names of the body's columns."),
         click.option("--message", help="Protobuf: full name of the message."),
-        click.option("--schema-file", type=_FILE, help="File with the schema; protobuf: a descriptor set."),
+        click.option(
+            "--schema-file", "schemaFile", type=click.Path(exists=True, dir_okay=False),
+            help="File with the schema; protobuf: a descriptor set.",
+        ),
         click.option("--schema", help="JSON: Spark's DDL, as 'id bigint, name string'; Avro: its JSON."),
         click.option(
-            "--body", "kind", type=click.Choice(["binary", "text", "json", "avro", "protobuf"]), default="binary",
+            "--body", "type", type=click.Choice(["binary", "text", "json", "avro", "protobuf"]), default="binary",
             show_default=True, help="Declared type of the bodies.",
         ),
         click.option(
-            "--format", "format_", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet",
+            "--format", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet",
             show_default=True,
         ),
-        click.option("--to", "directory", type=_DIRECTORY, required=True, metavar="DIR", help="The table."),
+        click.option("--to", type=_DIRECTORY, required=True, metavar="DIR", help="The table."),
         click.option("--topic", required=True, help="Topic name."),
     ):  # fmt: skip
         command = option(command)
@@ -180,29 +183,13 @@ def _doubt_topic(topic: str, stores: "Sequence[StoreDirectory]") -> None:
 
 def _declaration(given: dict[str, Any], interval: float | None) -> "TableDeclaration":
     """Return the declaration that the options give.  Raises ConfigError."""
-    from spark.tables.declaration import declaration_of
+    from spark.tables.declaration import BODY_KEYS, declaration_of
 
-    body = {
-        "type": given["kind"],
-        "schema": given["schema"],
-        "schemaFile": None if given["schema_file"] is None else str(given["schema_file"]),
-        "message": given["message"],
-        "prefix": given["prefix"],
-    }
-    entry: dict[str, Any] = {
-        "topic": given["topic"],
-        "to": str(given["directory"]),
-        "format": given["format_"],
-        "body": {name: value for name, value in body.items() if value is not None},
-        "failOnDataLoss": not given["no_fail_on_data_loss"],
-        "dropMalformed": given["drop_malformed"],
-        "catalog": dict(_pairs(given["catalog"])) or None,
-        "deadLetters": None if given["deadLetters"] is None else str(given["deadLetters"]),
-        "intervalSeconds": interval,
-    }
-    for name in ("columns", "identifier", "batchBytes", "compactFiles", "targetFileBytes", "compression"):
-        entry[name] = given[name]
-    declaration = declaration_of({name: value for name, value in entry.items() if value is not None}, Path())
+    given |= {"catalog": dict(_pairs(given["catalog"])) or None, "intervalSeconds": interval}
+    given["failOnDataLoss"] = not given.pop("no_fail_on_data_loss")
+    entry = {name: value for name, value in given.items() if value is not None}
+    body = {name: entry.pop(name) for name in BODY_KEYS if name in entry}
+    declaration = declaration_of({**entry, "body": body}, Path())
     _check_packages([declaration])
     return declaration
 
