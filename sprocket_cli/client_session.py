@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 
@@ -49,6 +49,23 @@ LEVELS = click.Choice(["debug", "info", "warning", "error"])
 log_level_option = click.option(
     "--log-level", type=LEVELS, default="info", show_default=True, help="Level of the log on stderr."
 )
+
+
+class Adder(Protocol):
+    """Adds options to a command."""
+
+    def __call__(self, command: F, /) -> F: ...
+
+
+def option_set(*added: Adder) -> Adder:
+    """Return what adds several options to a command, in the order of its help."""
+
+    def add(command: F) -> F:
+        for each in reversed(added):
+            command = each(command)
+        return command
+
+    return add
 
 
 def parse_property(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:

@@ -1,16 +1,15 @@
 """What `sprocket quota` and the commands of `mqadmin` about quotas share: options for limits, and what is printed."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from sprocket_cli.client_session import Adder, option_set
 from sprocket_cli.columns import fitted
 
 if TYPE_CHECKING:
     from sprocket.remoting.bodies.quota import Quota, QuotaUse
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 NAME_HELP: Final = (
     "NAME is account:X, topic:X, group:X, address:X, namespace:X or tenant:X; with * at the end of X it is for each "
@@ -32,26 +31,19 @@ _FLAGS: Final = {
 }
 
 
-def limit_options(flag_of: Callable[[str], str]) -> Callable[[F], F]:
+def limit_options(flag_of: Callable[[str], str]) -> Adder:
     """Add the options of a quota to a command, which gets fields of `Quota`; `flag_of` makes flags of their names."""
-
-    def add(command: F) -> F:
-        options = [
-            click.option(flag_of(name), name, type=click.IntRange(min=0), default=0, help=text)
-            for name, text in _AMOUNTS.items()
-        ]
-        options += [
-            click.option(flag_of(name.removeprefix("is_")), name, is_flag=True, help=text)
-            for name, text in _FLAGS.items()
-        ]
-        at_once, burst = click.IntRange(1, 60_000), "burst_millis"
-        text = "What this time brings may come at once."
-        options.append(click.option(flag_of(burst), burst, type=at_once, default=1000, show_default=True, help=text))
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+    amounts = (
+        click.option(flag_of(name), name, type=click.IntRange(min=0), default=0, help=text)
+        for name, text in _AMOUNTS.items()
+    )
+    flags = (
+        click.option(flag_of(name.removeprefix("is_")), name, is_flag=True, help=text) for name, text in _FLAGS.items()
+    )
+    at_once, burst = click.IntRange(1, 60_000), "burst_millis"
+    text = "What this time brings may come at once."
+    last = click.option(flag_of(burst), burst, type=at_once, default=1000, show_default=True, help=text)
+    return option_set(*amounts, *flags, last)
 
 
 def quota_lines(found: "Mapping[str, Mapping[str, Quota]]") -> list[str]:

@@ -5,7 +5,7 @@ a password only with ``--showPassword``.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -13,7 +13,7 @@ from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.auth_requests import AclChange
 from sprocket.remoting.bodies.auth import AclInfo, UserInfo
 from sprocket_cli.ask_each import ask_each
-from sprocket_cli.client_session import SERVER_ADDRESS, CommandFailed, json_option, print_found
+from sprocket_cli.client_session import SERVER_ADDRESS, CommandFailed, json_option, option_set, print_found
 from sprocket_cli.mqadmin.java_form import java_form
 from sprocket_cli.mqadmin.options import admin_command
 from sprocket_cli.target import Target, target_options
@@ -21,37 +21,24 @@ from sprocket_cli.target import Target, target_options
 _USER: Final = "%-16s  %-22s  %-22s  %-22s"
 _ACL: Final = "%-16s  %-10s  %-22s  %-20s  %-24s  %-10s"
 _HIDDEN: Final = "******"
-F = TypeVar("F", bound=Callable[..., Any])
 
 _username_option = click.option("-u", "--username", required=True, help="Name of the user.")
 _show_password = click.option("--showPassword", "show", is_flag=True, help="Show passwords (super users only).")
 
 
-def _acl_options(command: F) -> F:
-    """Add the options that describe a policy."""
-    for flags, help_, is_required in reversed((
-        (("-s", "--subject"), "User that the policy is for, as User:name.", True),
-        (("-r", "--resources"), "Resources, separated by commas: Topic:orders, Group:bill*, Cluster:*, or *.", True),
-        (("-a", "--actions"), "Actions, separated by commas: All, Pub, Sub, Create, Update, Delete, Get, List.", True),
-        (("-i", "--sourceIp", "source_ips"), "Addresses and subnets of clients, separated by commas.", False),
-        (("-d", "--decision"), "Allow or Deny.", True),
-    )):  # fmt: skip
-        command = click.option(*flags, required=is_required, help=help_)(command)
-    return command
-
-
-def _copy_options(flags: tuple[str, ...], help_: str) -> Callable[[F], F]:
-    """Add the brokers of a copy, and the names of what is copied as `names`."""
-
-    def add(command: F) -> F:
-        command = click.option(*flags, "names", help=help_)(command)
-        to = click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="Broker to copy to.")
-        from_ = click.option(
-            "-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="Broker to copy from."
-        )
-        return from_(to(command))
-
-    return add
+_acl_options = option_set(
+    click.option("-s", "--subject", required=True, help="User that the policy is for, as User:name."),
+    click.option("-r", "--resources", required=True,
+                 help="Resources, separated by commas: Topic:orders, Group:bill*, Cluster:*, or *."),
+    click.option("-a", "--actions", required=True,
+                 help="Actions, separated by commas: All, Pub, Sub, Create, Update, Delete, Get, List."),
+    click.option("-i", "--sourceIp", "source_ips", help="Addresses and subnets of clients, separated by commas."),
+    click.option("-d", "--decision", required=True, help="Allow or Deny."),
+)  # fmt: skip
+_copy_options = option_set(
+    click.option("-f", "--fromBroker", "source", required=True, type=SERVER_ADDRESS, help="Broker to copy from."),
+    click.option("-t", "--toBroker", "target", required=True, type=SERVER_ADDRESS, help="Broker to copy to."),
+)
 
 
 async def _change(admin: AdminClient, target: Target, change: Callable[[str], Awaitable[None]], done: str) -> None:
@@ -148,7 +135,8 @@ def _print_users(users: Sequence[UserInfo], show: bool, as_json: bool) -> None:
 
 
 @admin_command("copyUser")
-@_copy_options(("-u", "--usernames"), "Only these, separated by commas.")
+@_copy_options
+@click.option("-u", "--usernames", "names", help="Only these, separated by commas.")
 async def copy_user(admin: AdminClient, source: str, target: str, names: str | None) -> None:
     """Copy users from one broker to another one."""
     for name in await admin.copy_users(source, target, list(_parts(names))):
@@ -236,7 +224,8 @@ def _acl_lines(acls: Sequence[AclInfo]) -> Iterator[str]:
 
 
 @admin_command("copyAcl")
-@_copy_options(("-s", "--subjects"), "Only policies of these subjects, separated by commas.")
+@_copy_options
+@click.option("-s", "--subjects", "names", help="Only policies of these subjects, separated by commas.")
 async def copy_acl(admin: AdminClient, source: str, target: str, names: str | None) -> None:
     """Copy policies from one broker to another one."""
     for name in await admin.copy_acls(source, target, list(_parts(names))):

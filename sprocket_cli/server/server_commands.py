@@ -4,40 +4,36 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from sprocket_cli.client_session import HELP, LEVELS, wrong_usage
+from sprocket_cli.client_session import HELP, LEVELS, option_set, wrong_usage
 
 if TYPE_CHECKING:
     from sprocket.common.config.configuration import Configuration
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def configuration_flags(command: F) -> F:
-    """Add RocketMQ's -c, -p and -m, and Sprocket's own --set, --json and --log-level."""
-    for option in (
-        click.option(
-            "--log-level",
-            type=LEVELS,
-            default="info",
-            show_default=True,
-            help="Level of the log; logLevels sets components apart.",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON."),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; overrides the file."),
-        click.option(
-            "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print important keys and exit."
-        ),
-        click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print all keys and exit."),
-        click.option("-c", "--configFile", "file", type=_FILE, help="Configuration file in .properties grammar."),
-    ):
-        command = option(command)
-    return command
+# RocketMQ's -c, -p and -m, and Sprocket's own --set, --json and --log-level.
+configuration_flags = option_set(
+    click.option("-c", "--configFile", "file", type=_FILE, help="Configuration file in .properties grammar."),
+    click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print all keys and exit."),
+    click.option(
+        "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print important keys and exit."
+    ),
+    click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; overrides the file."),
+    click.option("--json", "as_json", is_flag=True, help="Print the start line as JSON."),
+    click.option(
+        "--log-level",
+        type=LEVELS,
+        default="info",
+        show_default=True,
+        help="Level of the log; logLevels sets components apart.",
+    ),
+)
 
 
 namesrv_flag = click.option("-n", "--namesrvAddr", "namesrv", metavar="HOST:PORT;...", help="Name servers.")

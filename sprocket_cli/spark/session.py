@@ -4,21 +4,20 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.common.extras import install
-from sprocket_cli.client_session import CommandFailed, WrongUsage
+from sprocket_cli.client_session import CommandFailed, WrongUsage, option_set
 from sprocket_cli.store.commands import DiskTrouble
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 directories = click.argument("paths", metavar="DIR...", nargs=-1, required=True)
 _SETTINGS: Final = {"spark.sql.catalogImplementation": "in-memory", "spark.log.level": "OFF"}
@@ -29,24 +28,19 @@ _STACK: Final = re.compile(r"\n+(?:JVM stacktrace:|\s+at [\w.$]+\().*", re.DOTAL
 _PLAN: Final = re.compile(r"(line \d+ pos \d+);\n.*", re.DOTALL)
 
 
-def reading_options(command: F) -> F:
-    """Add the options that choose the messages to read."""
-    for option in (
-        click.option("--until", help="Only messages stored before this time."),
-        click.option(
-            "--since", help="Only messages stored at this time or later: ms since 1970, or ISO 8601 with a zone."
-        ),
-        click.option(
-            "-o",
-            "--option",
-            "named",
-            metavar="NAME=VALUE",
-            multiple=True,
-            help="Option of the data source, as mode=DROPMALFORMED; repeatable.",
-        ),
-    ):
-        command = option(command)
-    return command
+# What chooses the messages to read.
+reading_options = option_set(
+    click.option(
+        "-o",
+        "--option",
+        "named",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Option of the data source, as mode=DROPMALFORMED; repeatable.",
+    ),
+    click.option("--since", help="Only messages stored at this time or later: ms since 1970, or ISO 8601 with a zone."),
+    click.option("--until", help="Only messages stored before this time."),
+)
 
 
 def source_options(since: str | None, until: str | None, named: tuple[str, ...]) -> dict[str, str]:

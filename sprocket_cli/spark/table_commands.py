@@ -3,16 +3,16 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sprocket.common.errors import ConfigError, SprocketError
 from sprocket.common.extras import install
-from sprocket_cli.client_session import HELP, WrongUsage, json_option, print_json
+from sprocket_cli.client_session import HELP, WrongUsage, json_option, option_set, print_json
 from sprocket_cli.processes.stop_signals import StopSignals
 from sprocket_cli.store.commands import DiskTrouble
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from spark.tables.job import Totals
     from spark.tables.workers import Workers
 
-F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False)
 
@@ -33,53 +32,50 @@ _processes = click.option(
 )
 
 
-def declaration_options(command: F) -> F:
-    """Add the options that declare a table; their values have the names of keys in the YAML file of `tables`."""
-    for option in (
-        click.option("--target-file-bytes", "targetFileBytes", type=click.IntRange(1024), help="Size when compacted."),
-        click.option(
-            "--compact-files", "compactFiles", type=click.IntRange(0),
-            help="Merge an hour's small files from this number on; 0: never.  [default: 16]",
-        ),
-        click.option(
-            "--batch-bytes", "batchBytes", type=click.IntRange(1 << 20), help="Log bytes per commit.  [default: 1 GiB]"
-        ),
-        click.option(
-            "--compression", type=click.Choice(["zstd", "snappy", "none"]), default="zstd", show_default=True,
-            help="Compression of new files; compacted files use zstd.",
-        ),
-        click.option("--drop-malformed", "dropMalformed", is_flag=True, help="Skip damage in the log."),
-        click.option("--no-fail-on-data-loss", is_flag=True, help="Continue if unread messages expired."),
-        click.option("--identifier", help="Iceberg: namespace.table.  [default: rocketmq.TOPIC]"),
-        click.option(
-            "--catalog", "catalog", multiple=True, metavar="KEY=VALUE",
-            help="Iceberg: property of the catalogue, as uri=...  [default: SQLite in DIR]",
-        ),
-        click.option(
-            "--dead-letters", "deadLetters", type=_DIRECTORY,
-            help="Table for messages that do not decode.  [default: DIR_dead_letters]",
-        ),
-        click.option("--columns", help="Columns of the message, separated by commas."),
-        click.option("--prefix", help="Prefix for the names of the body's columns."),
-        click.option("--message", help="Protobuf: full name of the message."),
-        click.option(
-            "--schema-file", "schemaFile", type=click.Path(exists=True, dir_okay=False),
-            help="File with the schema; protobuf: a descriptor set.",
-        ),
-        click.option("--schema", help="JSON: Spark's DDL, as 'id bigint, name string'; Avro: its JSON."),
-        click.option(
-            "--body", "type", type=click.Choice(["binary", "text", "json", "avro", "protobuf"]), default="binary",
-            show_default=True, help="Declared type of the bodies.",
-        ),
-        click.option(
-            "--format", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet",
-            show_default=True,
-        ),
-        click.option("--to", type=_DIRECTORY, required=True, metavar="DIR", help="The table."),
-        click.option("--topic", required=True, help="Topic name."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+# Declaration of a table; the values have the names of keys in the YAML file of `tables`.
+declaration_options = option_set(
+    click.option("--topic", required=True, help="Topic name."),
+    click.option("--to", type=_DIRECTORY, required=True, metavar="DIR", help="The table."),
+    click.option(
+        "--format", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet",
+        show_default=True,
+    ),
+    click.option(
+        "--body", "type", type=click.Choice(["binary", "text", "json", "avro", "protobuf"]), default="binary",
+        show_default=True, help="Declared type of the bodies.",
+    ),
+    click.option("--schema", help="JSON: Spark's DDL, as 'id bigint, name string'; Avro: its JSON."),
+    click.option(
+        "--schema-file", "schemaFile", type=click.Path(exists=True, dir_okay=False),
+        help="File with the schema; protobuf: a descriptor set.",
+    ),
+    click.option("--message", help="Protobuf: full name of the message."),
+    click.option("--prefix", help="Prefix for the names of the body's columns."),
+    click.option("--columns", help="Columns of the message, separated by commas."),
+    click.option(
+        "--dead-letters", "deadLetters", type=_DIRECTORY,
+        help="Table for messages that do not decode.  [default: DIR_dead_letters]",
+    ),
+    click.option(
+        "--catalog", "catalog", multiple=True, metavar="KEY=VALUE",
+        help="Iceberg: property of the catalogue, as uri=...  [default: SQLite in DIR]",
+    ),
+    click.option("--identifier", help="Iceberg: namespace.table.  [default: rocketmq.TOPIC]"),
+    click.option("--no-fail-on-data-loss", is_flag=True, help="Continue if unread messages expired."),
+    click.option("--drop-malformed", "dropMalformed", is_flag=True, help="Skip damage in the log."),
+    click.option(
+        "--compression", type=click.Choice(["zstd", "snappy", "none"]), default="zstd", show_default=True,
+        help="Compression of new files; compacted files use zstd.",
+    ),
+    click.option(
+        "--batch-bytes", "batchBytes", type=click.IntRange(1 << 20), help="Log bytes per commit.  [default: 1 GiB]"
+    ),
+    click.option(
+        "--compact-files", "compactFiles", type=click.IntRange(0),
+        help="Merge an hour's small files from this number on; 0: never.  [default: 16]",
+    ),
+    click.option("--target-file-bytes", "targetFileBytes", type=click.IntRange(1024), help="Size when compacted."),
+)  # fmt: skip
 
 
 @click.command(context_settings=HELP)

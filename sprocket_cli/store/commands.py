@@ -3,19 +3,18 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from sprocket.common.errors import StoreError
-from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage, wrong_usage
+from sprocket_cli.client_session import HELP, CommandFailed, WrongUsage, option_set, wrong_usage
 from sprocket_cli.exit_codes import DISK
 from sprocket_cli.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
     from store.inspection.inspected_store import StoreShape
 
-F = TypeVar("F", bound=Callable[..., Any])
 DIRECTORY = click.Path(path_type=Path)
 
 
@@ -47,20 +46,17 @@ def store() -> None:
     """
 
 
-def shape_options(command: F) -> F:
-    """Add the options for file sizes and paths, which the files themselves do not always show."""
-    for option in (
-        click.option("--segment-bytes", type=click.IntRange(4096), help="The store's mappedFileSizeCommitLog."),
-        click.option(
-            "-c",
-            "--configFile",
-            "config",
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="The broker's configuration: sizes of files, delay levels, storePathCommitLog.",
-        ),
-    ):
-        command = option(command)
-    return command
+# Sizes of files and paths, which the files themselves do not always show.
+shape_options = option_set(
+    click.option(
+        "-c",
+        "--configFile",
+        "config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="The broker's configuration: sizes of files, delay levels, storePathCommitLog.",
+    ),
+    click.option("--segment-bytes", type=click.IntRange(4096), help="The store's mappedFileSizeCommitLog."),
+)
 
 
 def shape_of(config: Path | None, segment_bytes: int | None) -> "StoreShape":

@@ -4,19 +4,17 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from sprocket.common.errors import StoreError
-from sprocket_cli.client_session import WrongUsage
+from sprocket_cli.client_session import WrongUsage, option_set
 from sprocket_cli.store.commands import shape_of
 from store.inspection.file_sequence import FileSequence
 from store.inspection.log_inspection import Gap
 from store.inspection.record_selection import Selection, place_of, select
 from store.record.record import Record
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Time(click.ParamType[int]):
@@ -34,22 +32,19 @@ class Time(click.ParamType[int]):
             self.fail(f"{text!r}: allowed are milliseconds, or a time like 2026-01-31T23:59:59", parameter, context)
 
 
-def selection_options(command: F) -> F:
-    """Add the filters; a message must pass all of them."""
-    for option in (
-        click.option("--max", "limit", type=click.IntRange(1), help="Maximum number of messages."),
-        click.option("--to-time", type=Time(), help="Stored before this time: ms, or 2026-01-31T23:59:59."),
-        click.option("--from-time", type=Time(), help="Stored at this time or later."),
-        click.option("--tag", help="With this tag."),
-        click.option("--key", help="With this key or unique id."),
-        click.option("--queue-offset", type=click.IntRange(0), help="Only this queue offset."),
-        click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue id."),
-        click.option("--topic", help="Only this topic."),
-        click.option("--to-offset", type=click.IntRange(0), help="Before this physical offset."),
-        click.option("--from-offset", type=click.IntRange(0), help="At this physical offset or later."),
-    ):
-        command = option(command)
-    return command
+# Filters; a message must pass all of them.
+selection_options = option_set(
+    click.option("--from-offset", type=click.IntRange(0), help="At this physical offset or later."),
+    click.option("--to-offset", type=click.IntRange(0), help="Before this physical offset."),
+    click.option("--topic", help="Only this topic."),
+    click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue id."),
+    click.option("--queue-offset", type=click.IntRange(0), help="Only this queue offset."),
+    click.option("--key", help="With this key or unique id."),
+    click.option("--tag", help="With this tag."),
+    click.option("--from-time", type=Time(), help="Stored at this time or later."),
+    click.option("--to-time", type=Time(), help="Stored before this time: ms, or 2026-01-31T23:59:59."),
+    click.option("--max", "limit", type=click.IntRange(1), help="Maximum number of messages."),
+)
 
 
 class Walk:

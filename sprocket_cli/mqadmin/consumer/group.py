@@ -1,8 +1,8 @@
 """`mqadmin` about consumer groups."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -12,14 +12,13 @@ from sprocket.remoting.bodies.group import GroupRetryPolicy, SubscriptionGroupCo
 from sprocket.remoting.codec.fastjson import loads
 from sprocket.remoting.message.topic_names import dlq_topic, retry_topic
 from sprocket_cli.ask_each import ask_each
-from sprocket_cli.client_session import WrongUsage, json_option, print_found
+from sprocket_cli.client_session import WrongUsage, json_option, option_set, print_found
 from sprocket_cli.mqadmin.files import configs_in_file, file_option
 from sprocket_cli.mqadmin.java_form import java_fields, java_form
 from sprocket_cli.mqadmin.options import admin_command
 from sprocket_cli.mqadmin.topic import parse_attributes
 from sprocket_cli.target import Target, target_options
 
-F = TypeVar("F", bound=Callable[..., Any])
 # Flags, field of `SubscriptionGroupConfig`, type, default and help of the options of updateSubGroup.
 _SETTINGS: Final[tuple[tuple[str, str, str, Any, object, str], ...]] = (
     ("-s", "--consumeEnable", "consume_enable", bool, True, "May consume (true|false)."),
@@ -36,11 +35,9 @@ _SETTINGS: Final[tuple[tuple[str, str, str, Any, object, str], ...]] = (
 group_option = click.option("-g", "--groupName", "group", required=True, help="Consumer group.")
 
 
-def _settings_options(command: F) -> F:
-    """Add the options of `_SETTINGS`."""
-    for *names, type_, default, help_ in reversed(_SETTINGS):
-        command = click.option(*names, type=type_, default=default, help=help_)(command)
-    return command
+_settings_options = option_set(
+    *(click.option(*names, type=type_, default=default, help=help_) for *names, type_, default, help_ in _SETTINGS)
+)
 
 
 def _retry_policy(text: str) -> GroupRetryPolicy:

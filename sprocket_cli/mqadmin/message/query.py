@@ -6,9 +6,8 @@ Unlike RocketMQ's, these commands do not resend a message or push it to a consum
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -18,13 +17,12 @@ from sprocket.client.admin.message_tracks import MessageTrack, message_tracks
 from sprocket.client.admin.stored_message import StoredMessage
 from sprocket.client.message import ReceivedMessage
 from sprocket.remoting.bodies.client import MessageQueue
-from sprocket_cli.client_session import CommandFailed, json_option, print_found, print_json
+from sprocket_cli.client_session import CommandFailed, json_option, option_set, print_found, print_json
 from sprocket_cli.columns import millis_text, parse_time
 from sprocket_cli.mqadmin.java_form import java_form
 from sprocket_cli.mqadmin.message.text import decoded, message_line, properties_text, shown_id
 from sprocket_cli.mqadmin.options import admin_command, route_option, topic_option
 
-F = TypeVar("F", bound=Callable[..., Any])
 _FIELD = "%-20s %s"
 _KEY_HEAD = "%-50s %4s %40s"
 _KEY_ROW = "%-50s %4d %40d"
@@ -220,16 +218,13 @@ async def _queue(lookup: MessageLookup, topic: str, broker_name: str, queue_id: 
     raise CommandFailed(f"topic {topic} has no queue {queue_id} on broker {broker_name}")
 
 
-def _read_options(command: F) -> F:
-    """Add the options of commands that print what was stored in a span of time."""
-    for flags, default, help_ in reversed((
-        (("-c", "--charsetName", "charset"), "UTF-8", "Charset of bodies."),
-        (("-s", "--subExpression", "tags"), "*", "Tags: 'TagA || TagB'."),
-        (("-b", "--beginTimestamp", "begin"), None, "From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS."),
-        (("-e", "--endTimestamp", "end"), None, "Before this time."),
-    )):  # fmt: skip
-        command = click.option(*flags, default=default, help=help_)(command)
-    return command
+# What was stored in a span of time.
+_read_options = option_set(
+    click.option("-c", "--charsetName", "charset", default="UTF-8", help="Charset of bodies."),
+    click.option("-s", "--subExpression", "tags", default="*", help="Tags: 'TagA || TagB'."),
+    click.option("-b", "--beginTimestamp", "begin", help="From this time on: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS."),
+    click.option("-e", "--endTimestamp", "end", help="Before this time."),
+)
 
 
 @admin_command("printMsg")
