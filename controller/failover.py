@@ -136,13 +136,6 @@ class Failover:
                 if error.code == ResponseCode.CONTROLLER_NOT_LEADER:
                     return
                 continue
-            if outcome.group is None and self._service.has_leases(name):
-                # A replica may have been too busy to answer.
-                peer_lines.warning(
-                    logger, "", "event=no_master_elected group=%s code=%d reason=%r", name, outcome.code, outcome.remark
-                )
-                await asyncio.sleep(_RETRY_S)
-                continue
             # An earlier attempt, whose answer was lost, may have elected the master that exists.
             is_new = outcome.code == ResponseCode.SUCCESS or attempt > 0
             group = outcome.group
@@ -152,11 +145,14 @@ class Failover:
                     name, group.master_id, group.address_of(group.master_id), group.master_epoch,
                 )  # fmt: skip
                 self.announce(group)
-            else:
-                peer_lines.warning(
-                    logger, "", "event=no_master_elected group=%s code=%d reason=%r", name, outcome.code, outcome.remark
-                )
-            return
+                return
+            peer_lines.warning(
+                logger, "", "event=no_master_elected group=%s code=%d reason=%r", name, outcome.code, outcome.remark
+            )
+            if group is not None or not self._service.has_leases(name):
+                return
+            # A replica may have been too busy to answer.
+            await asyncio.sleep(_RETRY_S)
 
     def _start_notice(self, address: str, group: Group) -> None:
         before = self._notifying.get(address)

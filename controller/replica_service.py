@@ -61,7 +61,9 @@ class ReplicaService:
         self._consensus = consensus
         self._live = live
         self._settings = settings
-        self._now_ms = now_ms
+        self.now_ms = now_ms  # by the monotonic clock
+        # Returns a group as this controller has it, which may be old.
+        self.known_group = machine.group
         self._counts = counts
         self._refused: set[tuple[BrokerKey, str]] = set()
         self.leases = Leases()
@@ -75,10 +77,6 @@ class ReplicaService:
         """Whether this controller leads, as far as it knows."""
         return self._consensus.is_leader
 
-    def now_ms(self) -> int:
-        """Return the time by the monotonic clock."""
-        return self._now_ms()
-
     @property
     def lease_ms(self) -> int:
         """Length of the leases that this controller grants."""
@@ -86,22 +84,18 @@ class ReplicaService:
 
     def has_leases(self, name: str) -> bool:
         """Return whether the master of a group asks for leases."""
-        group = self._machine.group(name)
+        group = self.known_group(name)
         return group is not None and group.required_acks is not None
 
     def is_known_live(self, heartbeat: Heartbeat) -> bool:
         """Return whether earlier heartbeats of this broker came."""
-        return self._live.is_live(heartbeat.key, self._now_ms())
-
-    def known_group(self, name: str) -> Group | None:
-        """Return a group as this controller has it, which may be old."""
-        return self._machine.group(name)
+        return self._live.is_live(heartbeat.key, self.now_ms())
 
     def headless(self) -> list[Group]:
         """Return the groups whose master is lost while another member is alive, as this controller knows them."""
-        lost = self._live.headless(self._machine.groups(), self._now_ms())
+        lost = self._live.headless(self._machine.groups(), self.now_ms())
         given_up = [
-            group for name in self.leases.names if (group := self._machine.group(name)) and self._has_resigned(group)
+            group for name in self.leases.names if (group := self.known_group(name)) and self._has_resigned(group)
         ]
         return [*lost, *(group for group in given_up if group not in lost)]
 
@@ -109,7 +103,7 @@ class ReplicaService:
         """Remove and return the masters with leases whose heartbeats do not come any more."""
         silent = []
         for name in self.leases.names:
-            group, now_ms = self._machine.group(name), self._now_ms()
+            group, now_ms = self.known_group(name), self.now_ms()
             if group is None:
                 self.leases.forget(name)
             elif group.master_id is not None:
@@ -129,7 +123,7 @@ class ReplicaService:
 
     def resigns(self, heartbeat: Heartbeat) -> bool:
         """Note that a broker gives up its lease.  Return whether it is the master of its group."""
-        group = self._machine.group(heartbeat.name)
+        group = self.known_group(heartbeat.name)
         if group is None or not _is_master(group, heartbeat, heartbeat.resigned_epoch):
             return False
         self.leases.give_up(group.name, group.master_epoch)
@@ -137,7 +131,7 @@ class ReplicaService:
 
     def beat(self, heartbeat: Heartbeat) -> str:
         """Note a heartbeat.  Return why it is refused, or the empty text."""
-        refusal = self._live.beat(heartbeat, self._now_ms())
+        refusal = self._live.beat(heartbeat, self.now_ms())
         sender = heartbeat.key, heartbeat.address
         if not refusal:
             self._refused.discard(sender)
@@ -151,7 +145,7 @@ class ReplicaService:
         self, name: str, master_id: int | None, master_epoch: int, ids: Iterable[int], epoch: int
     ) -> Outcome:
         """Change the sync-state set of a group, as its master asks."""
-        group = self._machine.group(name)
+        group = self.known_group(name)
         return await self._carry_out(
             AlterSyncStateSet(
                 name=name,
@@ -159,13 +153,13 @@ class ReplicaService:
                 master_epoch=master_epoch,
                 sync_state_set=tuple(ids),
                 sync_state_set_epoch=epoch,
-                live=() if group is None else self._live.live_ids(group, self._now_ms()),
+                live=() if group is None else self._live.live_ids(group, self.now_ms()),
             )
         )
 
     async def elect_master(self, name: str, cluster: str, broker_id: int | None, *, is_designated: bool) -> Outcome:
         """Elect a master; `broker_id` is None if the controller itself asks."""
-        group = self._machine.group(name)
+        group = self.known_group(name)
         outcome = await self._carry_out(
             ElectMaster(
                 name=name,
@@ -173,7 +167,7 @@ class ReplicaService:
                 broker_id=broker_id,
                 is_designated=is_designated,
                 allows_unclean=self._settings.current.enable_elect_unclean_master,
-                live=() if group is None else self._live.candidates(group, self._now_ms()),
+                live=() if group is None else self._live.candidates(group, self.now_ms()),
                 has_resigned=group is not None and self._has_resigned(group),
             )
         )
@@ -231,7 +225,7 @@ class ReplicaService:
         return lease_ms
 
     def _may_lead(self, heartbeat: Heartbeat, epoch: int) -> bool:
-        group = self._machine.group(heartbeat.name)
+        group = self.known_group(heartbeat.name)
         return (
             self.is_leader
             and group is not None
@@ -243,20 +237,20 @@ class ReplicaService:
 
     def lease_wait_ms(self, group: Group) -> int:
         """Return how long the group's master may still acknowledge."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         self.leases.lead(self._consensus.term, now_ms)
         return self.leases.wait_ms(group, now_ms)
 
     def begin_to_lead(self) -> None:
         """Note that this controller leads: from now on it waits for leases that another one granted."""
-        self.leases.lead(self._consensus.term, self._now_ms())
+        self.leases.lead(self._consensus.term, self.now_ms())
         for group in self._machine.groups():
             if group.required_acks is not None:
                 self.leases.watch(group.name)
 
     def live_replicas(self, group: Group) -> tuple[LiveReplica, ...]:
         """Return the members whose heartbeats come."""
-        return self._live.live(group, self._now_ms())
+        return self._live.live(group, self.now_ms())
 
     async def apply_broker_id(self, cluster: str, name: str, broker_id: int, check_code: str) -> Outcome:
         """Assign a broker id."""
@@ -266,8 +260,8 @@ class ReplicaService:
 
     async def register_broker(self, cluster: str, name: str, broker_id: int, address: str) -> Outcome:
         """Note the address of a broker that has an id."""
-        group = self._machine.group(name)
-        live = () if group is None else self._live.live(group, self._now_ms())
+        group = self.known_group(name)
+        live = () if group is None else self._live.live(group, self.now_ms())
         return await self._carry_out(
             RegisterBroker(cluster=cluster, name=name, broker_id=broker_id, address=address, live=live)
         )
@@ -276,21 +270,21 @@ class ReplicaService:
         self, cluster: str, name: str, broker_ids: Iterable[int], *, includes_living: bool
     ) -> Outcome:
         """Forget members of a group; without ids the group."""
-        group = self._machine.group(name)
+        group = self.known_group(name)
         return await self._carry_out(
             CleanBrokerData(
                 name=name,
                 cluster=cluster,
                 broker_ids=tuple(broker_ids),
                 includes_living=includes_living,
-                live=() if group is None else self._live.live_ids(group, self._now_ms()),
+                live=() if group is None else self._live.live_ids(group, self.now_ms()),
             )
         )
 
     async def forget_ghosts(self) -> None:
         """Forget the ids that brokers had before they lost their disks.  Raises RequestError."""
         for group in self._machine.groups():
-            ghosts = group.ghosts(self._live.live_ids(group, self._now_ms()))
+            ghosts = group.ghosts(self._live.live_ids(group, self.now_ms()))
             if ghosts:
                 logger.info("event=brokers_forgotten group=%s ids=%s reason=new_disk", group.name, list(ghosts))
                 await self.clean_broker_data(group.cluster, group.name, ghosts, includes_living=False)
@@ -304,7 +298,7 @@ class ReplicaService:
         if self._settings.current.process_read_event:
             return decode_outcome(await self._proposed(Read(name=name))).group
         await self._confirm()
-        return self._machine.group(name)
+        return self.known_group(name)
 
     async def groups(self, names: Iterable[str]) -> list[Group]:
         """Return those of `names` that there are, as they are now."""
@@ -322,11 +316,11 @@ class ReplicaService:
 
     def master_may_live(self, group: Group) -> bool:
         """Return whether the group's master is alive, or may be."""
-        return not self._has_resigned(group) and self._live.master_may_live(group, self._now_ms())
+        return not self._has_resigned(group) and self._live.master_may_live(group, self.now_ms())
 
     def is_live(self, group: Group, broker_id: int) -> bool:
         """Return whether this controller gets heartbeats of a member."""
-        return self._live.is_live((group.cluster, group.name, broker_id), self._now_ms())
+        return self._live.is_live((group.cluster, group.name, broker_id), self.now_ms())
 
     async def _carry_out(self, command: Command) -> Outcome:
         if self._machine.unchanged_by(command) is not None:
@@ -341,7 +335,7 @@ class ReplicaService:
         return outcome
 
     def _log_change(self, command: str, name: str) -> None:
-        group = self._machine.group(name)
+        group = self.known_group(name)
         if group is None:
             peer_lines.info(logger, "", "event=group_forgotten group=%s", name)
             return
