@@ -158,7 +158,7 @@ class Demo:
             close(spark)
 
     def _write_report(self, sent: Sent, consumed_in_s: float, findings: "Findings", checks: list[Check]) -> Path:
-        from examples.demo.flight_report import flight_page
+        from examples.demo.flight_report import flight_page, write_page
 
         recovery = f"{sent.recovery_s:.1f} s" if sent.recovery_s is not None else "not seen"
         facts = {
@@ -169,7 +169,7 @@ class Demo:
             "repeated deliveries": f"{self._received.duplicates:,}",
             "checks passed": f"{sum(check.holds for check in checks)} of {len(checks)}",
         }
-        return flight_page(findings, sent, checks, facts).write(self._output)
+        return write_page(flight_page(findings, sent, checks, facts), self._output)
 
     def _summary(self, sent: Sent, consumed_in_s: float, report: Path, took_s: float) -> None:
         recovery = f"{sent.recovery_s:.1f} s" if sent.recovery_s is not None else "not seen"

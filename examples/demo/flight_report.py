@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from examples.demo.analysis import Findings
@@ -10,7 +11,7 @@ from examples.demo.flights import carrier_names
 from examples.demo.sending import Sent
 from examples.demo.verdict import Check
 from spark.report.charts import bar_chart
-from spark.report.html_report import Chart, Page, Table
+from spark.report.html_report import Chart, Page, Part, Table
 
 _MIN_FLIGHTS_IN_A_CELL: Final = 10
 
@@ -42,6 +43,17 @@ def flight_page(findings: Findings, sent: Sent, checks: Sequence[Check], facts: 
         _latency_chart(findings, sent),
     ]
     return page
+
+
+def write_page(page: Page, directory: Path) -> Path:
+    """Write ``report.html`` and, beside it, each chart as an SVG.  Return the path of the page."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for section in page.sections:
+        if isinstance(section, Chart):
+            (directory / f"{Part(section.title).anchor}.svg").write_bytes(section.wide)
+    path = directory / "report.html"
+    page.save(path)
+    return path
 
 
 def _counts_table(findings: Findings, sent: Sent) -> Table:

@@ -22,11 +22,6 @@ class Chart:
     narrow: bytes
     alt: str = ""
 
-    @property
-    def file_name(self) -> str:
-        words = "".join(letter if letter.isalnum() else " " for letter in self.title.lower()).split()
-        return "-".join(words) + ".svg"
-
 
 @dataclass(frozen=True)
 class Table:
@@ -98,16 +93,6 @@ class Page:
     def save(self, path: Path) -> None:
         """Write the page to one file."""
         path.write_text(self.html(), encoding="utf-8")
-
-    def write(self, directory: Path) -> Path:
-        """Write ``report.html`` and, beside it, each chart as an SVG.  Return the path of the page."""
-        directory.mkdir(parents=True, exist_ok=True)
-        for section in self.sections:
-            if isinstance(section, Chart):
-                (directory / section.file_name).write_bytes(section.wide)
-        path = directory / "report.html"
-        self.save(path)
-        return path
 
 
 def cell(value: object) -> str:

@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Mapping
+from typing import Final, TypeVar
 
 from sprocket.client.admin.admin_client import AdminClient
 from sprocket.client.admin.at_once import AtOnce
@@ -15,6 +15,7 @@ from sprocket.remoting.credentials import Credentials
 from sprocket.remoting.tls.settings import TlsSettings
 from sprocket_cli.doctor.facts import BrokerState, Cluster, NameServerState
 
+T = TypeVar("T")
 _LIMIT_S: Final = 5.0
 # Brokers asked at a time.
 _AT_ONCE: Final = 16
@@ -45,14 +46,18 @@ async def cluster(
         look = await look_at(admin, at_once, found)
         places = _addresses(found)
         states = await at_once.each(sorted(places), lambda address: _state(admin, address, *places[address], clock))
-        topics: list[str] = []
-        try:
-            async with asyncio.timeout(_LIMIT_S):
-                topics = await admin.topic_list()
-        except (SprocketError, TimeoutError):
-            pass  # names in quotas are not judged
+        topics = await _answer(admin.topic_list()) or []  # without them, names in quotas are not judged
     brokers = [state for state in states.values() if isinstance(state, BrokerState)]
     return Cluster(name_servers, brokers, look, clock.wall_ms(), frozenset(topics))
+
+
+async def _answer(asked: Awaitable[T]) -> T | None:
+    """Return the answer of a server; None if it refuses, or does not answer in time."""
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            return await asked
+    except (SprocketError, TimeoutError):
+        return None
 
 
 def _addresses(info: ClusterInfo) -> dict[str, tuple[str, int]]:
@@ -65,25 +70,13 @@ def _addresses(info: ClusterInfo) -> dict[str, tuple[str, int]]:
 
 
 async def _state(admin: AdminClient, address: str, name: str, broker_id: int, clock: Clock) -> BrokerState:
-    try:
-        async with asyncio.timeout(_LIMIT_S):
-            asked_ms = clock.wall_ms()
-            info = await admin.broker_runtime_info(address)
-            answered_ms = clock.wall_ms()
-    except (SprocketError, TimeoutError):
+    asked_ms = clock.wall_ms()
+    info = await _answer(admin.broker_runtime_info(address))
+    answered_ms = clock.wall_ms()
+    if info is None:
         return BrokerState(name, broker_id, address)  # the look says why
-    keys: Mapping[str, str] = {}
-    try:
-        async with asyncio.timeout(_LIMIT_S):
-            keys = await admin.broker_config(address)
-    except (SprocketError, TimeoutError):
-        pass  # without the right to read it, settings are not judged
-    quotas = None
-    try:
-        async with asyncio.timeout(_LIMIT_S):
-            quotas = await admin.quotas(address)
-    except (SprocketError, TimeoutError):
-        pass  # RocketMQ has none
+    keys = await _answer(admin.broker_config(address)) or {}  # without the right to read it, settings are not judged
+    quotas = await _answer(admin.quotas(address))  # RocketMQ has none
     there_ms = _clock_of(info)
     return BrokerState(
         name, broker_id, address, version=info.get("brokerVersionDesc", ""),

@@ -1,9 +1,11 @@
 """The charts of the demo: an SVG for each width, with the texts that they are to show."""
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 from examples.demo.flight_charts import Series, heat_map, line_chart, stacked_chart
-from spark.report.html_report import Chart
+from examples.demo.flight_report import write_page
+from spark.report.html_report import Chart, Page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,3 +31,10 @@ def test_a_heat_map_has_gaps_and_may_be_empty() -> None:
     heat = heat_map("Heat", "x", ["r"], ["c", "d"], {("r", "c"): -0.2}, x_label="h", color_label="min")
     assert {"r", "c", "h", "min"} <= texts_of(heat)
     assert {"r", "c"} <= texts_of(heat_map("Nothing", "x", ["r"], ["c"], {}, x_label="h", color_label="min"))
+
+
+def test_a_page_has_its_charts_beside_it(tmp_path: Path) -> None:
+    chart = line_chart("Latency (p99)", "x", [Series("a", [0, 1], [3, 4])], x_label="s", y_label="ms")
+    path = write_page(Page("Title", "Subtitle", {}, [chart]), tmp_path / "out")
+    assert path == tmp_path / "out" / "report.html" and "Latency (p99)" in path.read_text()
+    assert (tmp_path / "out" / "latency-p99.svg").read_bytes() == chart.wide
