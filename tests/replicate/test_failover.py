@@ -172,6 +172,12 @@ async def test_two_clusters_of_a_mesh_are_a_pair(tmp_path: Path) -> None:
                     await asyncio.sleep(0.2)
             await _send(east, b"home")
             assert (await _read(east, "workers", b"home"))[-1] == b"home"
+            north.kill()  # a third cluster that is lost is in nobody's way
+            status, report = await _type(path, "rehearse", *pair)
+            assert status == 0 and report["after"]["active"] == "west"
+            east.kill()
+            status, report = await _type(path, "failover", "--to", "west", "--source-lost", *pair)
+            assert status == 0 and report["after"]["phase"] == "failed-over"
 
 
 async def _refused(path: Path, *words: str) -> str:
