@@ -79,9 +79,7 @@ class FailoverSteps:
 
     async def open(self) -> Pair:
         """Read the state of the pair from the clusters that answer.  Raises ClientError if none of it does."""
-        for cluster in self._clusters.values():
-            if await _opened(cluster):
-                self._answering.append(cluster)
+        self._answering = [each for each in self._clusters.values() if await _opened(each)]
         if not self._answering:
             raise ClientError("neither cluster answers; look at the name servers of the configuration")
         tables = [one.records for one in (*self._answering, *[each for each in self._others if await _opened(each)])]
@@ -106,21 +104,17 @@ class FailoverSteps:
 
     async def begin_return(self, *, dry_run: bool = False) -> StepReport:
         """Let the old side catch up.  Raises ClientError."""
-        pair = await self.open()
-        forward, back = await self._reports(pair.active, pair.home)
-        facts = Facts(_answers(back), _lag(forward), _lag(back))
-        return await self._take(
-            pair, lambda at_ms: begin_return(pair, facts, at_ms=at_ms), [forward, back], dry_run
-        )  # fmt: skip
+        return await self._return(begin_return, dry_run)
 
     async def finish_return(self, *, dry_run: bool = False) -> StepReport:
         """Make the old side active again.  Raises ClientError."""
+        return await self._return(finish_return, dry_run)
+
+    async def _return(self, step: Callable[..., Pair], dry_run: bool) -> StepReport:
         pair = await self.open()
         forward, back = await self._reports(pair.active, pair.home)
         facts = Facts(_answers(back), _lag(forward), _lag(back), forward is not None and forward.moves)
-        return await self._take(
-            pair, lambda at_ms: finish_return(pair, facts, at_ms=at_ms), [forward, back], dry_run
-        )  # fmt: skip
+        return await self._take(pair, lambda at_ms: step(pair, facts, at_ms=at_ms), [forward, back], dry_run)
 
     async def next_step(self, *, source_is_lost: bool) -> StepReport:
         """Rehearse the step that comes next; nothing is written.  Raises ClientError."""
