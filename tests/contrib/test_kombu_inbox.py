@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -9,17 +10,17 @@ import pytest
 pytest.importorskip("kombu", reason="kombu is not installed: pip install 'sprocket-mq[celery]'")
 
 from sprocket.contrib.kombu.inbox import Inbox
-from sprocket.contrib.kombu.reader import Delivery
+from sprocket.contrib.kombu.reader import Delivery, QueueReader
 
 
 class _Channel:
-    """A channel with room for `room` messages, which takes them at any time."""
+    """A channel of `inbox` with a prefetch count, which takes messages at any time."""
 
-    def __init__(self, room: int = 100) -> None:
-        self._room = room
+    def __init__(self, inbox: Inbox, prefetch: int = 100) -> None:
+        self._inbox, self._prefetch = inbox, prefetch
 
     def room(self) -> int:
-        return self._room
+        return self._prefetch - self._inbox.waiting(self)
 
     def takes(self) -> bool:
         return True
@@ -32,19 +33,22 @@ def inbox() -> Iterator[Inbox]:
     made.close()
 
 
-def _deliveries(count: int) -> list[Delivery]:
-    return [cast("Delivery", object()) for _ in range(count)]
+def _deliveries(count: int, reader: object = None) -> list[Delivery]:
+    return [cast("Delivery", SimpleNamespace(reader=reader)) for _ in range(count)]
 
 
-def test_what_has_no_room_is_returned(inbox: Inbox) -> None:
-    found = _deliveries(5)
-    assert inbox.add(_Channel(room=2), found, 1) == found[3:]
+def test_the_newest_messages_of_a_reader_without_room_can_be_taken_back(inbox: Inbox) -> None:
+    reader, channel = cast("QueueReader", object()), _Channel(inbox, prefetch=2)
+    found = [*_deliveries(1), *_deliveries(4, reader)]
+    inbox.add(channel, found)
+    assert inbox.surplus(channel, reader) == found[:1:-1]
+    assert [inbox.pop() for _ in range(3)] == [(channel, found[0]), (channel, found[1]), None]
 
 
 def test_channels_take_turns(inbox: Inbox) -> None:
-    channels = [_Channel(), _Channel()]
+    channels = [_Channel(inbox), _Channel(inbox)]
     for channel in channels:
-        inbox.add(channel, _deliveries(2), 0)
+        inbox.add(channel, _deliveries(2))
     popped = [inbox.pop() for _ in range(5)]
     assert [None if one is None else channels.index(cast("_Channel", one[0])) for one in popped] == [0, 1, 0, 1, None]
 

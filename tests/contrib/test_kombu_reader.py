@@ -84,9 +84,8 @@ class _Reader:
     def min_room(self, ahead: int) -> int:
         return 1
 
-    def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
+    def deliver(self, found: Sequence[Delivery]) -> None:
         self.waiting += found
-        return ()
 
     def surplus(self, reader: QueueReader) -> Sequence[Delivery]:
         found, self.waiting = self.waiting[self._prefetch :], self.waiting[: self._prefetch]
@@ -151,6 +150,23 @@ async def test_a_fast_application_gets_messages_ahead_and_they_go_back_when_it_i
     assert reader.consumer.asked == [(2, None), (3, 0.0)]
     assert [one.popped.message_id for one in reader.waiting] == ["a", "b"]
     assert sorted(reader.consumer.returned) == ["c", "d", "e"]
+    await reader.queue.close()
+
+
+async def test_a_message_too_many_for_a_moment_stays_with_an_application_that_goes_on() -> None:
+    reader = _Reader(prefetch=2)
+    reader.consumer.pops = [[popped("a"), popped("b"), popped("c")]]
+    reader.queue.start()
+    while len(reader.waiting) < 3:
+        await asyncio.sleep(0)
+    for _ in range(2):
+        reader.waiting.pop(0)
+        reader.queue.room_changed()
+    while len(reader.consumer.asked) < 2:
+        await asyncio.sleep(0)
+    assert reader.consumer.asked == [(2, None), (1, None)]
+    assert reader.consumer.returned == []
+    reader.waiting.clear()
     await reader.queue.close()
 
 

@@ -239,9 +239,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         most = (self.qos.prefetch_count or _UNLIMITED) + ahead
         return max(min(most // 4, MAX_POP_NUMS), 1)
 
-    def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
-        """Hand messages to the application's thread; return those that there is no room for."""
-        return self.connection.inbox.add(self, found, ahead)
+    def deliver(self, found: Sequence[Delivery]) -> None:
+        """Hand messages to the application's thread."""
+        self.connection.inbox.add(self, found)
 
     def surplus(self, reader: QueueReader) -> Sequence[Delivery]:
         """Take back the messages of `reader` that wait beyond the prefetch count."""

@@ -41,14 +41,12 @@ class Inbox:
         """Return how many messages wait for `receiver`."""
         return len(self._items.get(receiver, ()))
 
-    def add(self, receiver: Receiver, deliveries: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
-        """Add what `receiver` has room for, and `ahead` more; return the rest."""
-        with self._lock:
-            room = max(receiver.room() + ahead, 0)
-            if deliveries[:room]:
-                self._items.setdefault(receiver, deque()).extend(deliveries[:room])
+    def add(self, receiver: Receiver, deliveries: Sequence[Delivery]) -> None:
+        """Add messages for `receiver`."""
+        if deliveries:
+            with self._lock:
+                self._items.setdefault(receiver, deque()).extend(deliveries)
                 self.wake()
-        return deliveries[room:]
 
     def put_back(self, receiver: Receiver, delivery: Delivery) -> None:
         """Add a message in front."""

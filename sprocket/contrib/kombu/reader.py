@@ -21,8 +21,9 @@ from sprocket.contrib.kombu.payload import ForeignMessage, Payload, decoded, is_
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
-# What was read ahead goes back when nothing was settled for this time: other workers may be free.
-_AHEAD_S: Final = 0.1
+# What was read ahead goes back when nothing was settled for this time: other workers may be free.  A fast worker that
+# only stands still for a moment keeps it: what goes back comes again some 3 s later.
+_AHEAD_S: Final = 1.0
 # A message that goes back is visible to others after this time.
 GIVE_BACK_S: Final = 1.0
 
@@ -48,8 +49,8 @@ class Receiver(Protocol):
     def min_room(self, ahead: int) -> int:
         """Return for how many messages a pop is worth while when `ahead` may wait beyond the room."""
 
-    def deliver(self, found: Sequence[Delivery], ahead: int) -> Sequence[Delivery]:
-        """Take messages, `ahead` of them beyond the room; return those that it has no room for."""
+    def deliver(self, found: Sequence[Delivery]) -> None:
+        """Take messages, also those beyond the room."""
 
     def surplus(self, reader: "QueueReader") -> Sequence[Delivery]:
         """Return the messages of `reader` that still wait and have no room; they are not delivered any more."""
@@ -112,7 +113,8 @@ class QueueReader:
             count = min(room + ahead, MAX_POP_NUMS)
             try:
                 found = await self.take(count, wait_s=0.0 if ahead else None)
-                await self._return_all(self._receiver.deliver(found, ahead))
+                # All of them, although the room may be less by now: what has none in a while goes back above.
+                self._receiver.deliver(found)
                 self._has_more = len(found) == count
             except SprocketError as error:
                 logger.warning("event=queue_not_read queue=%s reason=%r", self.bindings.queue, str(error))
