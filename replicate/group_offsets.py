@@ -5,7 +5,7 @@ consumed at the source is never skipped.  Messages that it has consumed since th
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -90,9 +90,10 @@ class GroupOffsets:
         self._check_sources()
         at_once = AtOnce(_MAX_REQUESTS)
         self._look_back()
-        groups = await self._groups()
+        sources = await self._source_addresses()
+        groups = await self._groups(sources)
         self._without_place.clear()
-        found = await at_once.each(sorted(groups), self._changed)
+        found = await at_once.each(sorted(groups), lambda group: self._changed(group, sources))
         self.unplaced = len(self._without_place)
         changed = {group: offsets for group, offsets in answered(found).items() if offsets}
         if changed:
@@ -127,24 +128,22 @@ class GroupOffsets:
     async def all_translated(self) -> list[TranslatedOffset]:
         """Return the offsets of all groups of the link.  Raises AdminError."""
         self._look_back()
-        outcomes = await AtOnce(_MAX_REQUESTS).each(sorted(await self._groups()), self.translated)
+        sources = await self._source_addresses()
+        groups = sorted(await self._groups(sources))
+        outcomes = await AtOnce(_MAX_REQUESTS).each(groups, lambda group: self._translated(group, sources))
         check_all(outcomes)
         return [one for found in answered(outcomes).values() for one in found]
 
-    async def _changed(self, group: str) -> Sequence[TranslatedOffset]:
+    async def _changed(self, group: str, sources: Collection[str]) -> Sequence[TranslatedOffset]:
         return [
-            one for one in await self.translated(group)
+            one for one in await self._translated(group, sources)
             if self._written.get((group, one.target_queue)) != one.target_offset
         ]  # fmt: skip
 
-    async def translated(self, group: str) -> list[TranslatedOffset]:
+    async def _translated(self, group: str, sources: Collection[str]) -> list[TranslatedOffset]:
         """Return the offsets of a group in the queues of the link.  Raises AdminError."""
-        try:
-            stats = await self._source.admin.consume_stats(group)
-        except AdminError as error:
-            if error.code is None:
-                raise
-            return []  # it has consumed nothing yet
+        # All masters are asked: a group that only pulls may have no retry topic, whose route would name them.
+        stats = await self._source.admin.consume_stats(group, brokers=sources)
         by_target: dict[MessageQueue, list[_Here]] = {}
         for number, (place, offsets) in enumerate(stats.offset_table.items(), 1):
             queue = SourceQueue(self._source.name, place.topic, place.broker_name, place.queue_id)
@@ -205,9 +204,12 @@ class GroupOffsets:
                 "would not count; write all links into one configuration"
             )
 
-    async def _groups(self) -> dict[str, SubscriptionGroupConfig]:
+    async def _source_addresses(self) -> Collection[str]:
+        return (await self._source.masters()).values()
+
+    async def _groups(self, sources: Collection[str]) -> dict[str, SubscriptionGroupConfig]:
         found: dict[str, SubscriptionGroupConfig] = {}
-        for address in (await self._source.masters()).values():
+        for address in sources:
             found |= (await self._source.admin.user_consumer_groups(address)).subscription_group_table
         return {name: config for name, config in found.items() if self._config.takes_group(name)}
 

@@ -15,6 +15,7 @@ from replicate.service import Replication
 from sprocket import Message
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.admin.admin_requests import AdminDenied
+from sprocket.client.admin.group_admin import GroupAdmin
 from sprocket.client.connection.client_instance import ClientSettings
 from sprocket.client.message import MessageQueue, ReceivedMessage
 from sprocket.common.clock import SystemClock
@@ -396,6 +397,20 @@ async def test_topics_and_groups_that_fail_keep_no_others_back(
         while not await _committed(mq, "good-group", "Good-topic"):
             await asyncio.sleep(0.1)
         assert not await _committed(mq, "bad-group", "Good-topic")
+
+
+async def test_a_group_that_only_commits_offsets_and_has_no_retry_topic_moves_too(pair: tuple[Broker, Broker]) -> None:
+    one, other = pair
+    one.create_topic("Work", 1)
+    async with sprocket.connect(one.namesrv) as mq:
+        for number in range(100):
+            await mq.producer().send(Message("Work", b"%d" % number))
+        await mq.admin.create_group(one.address, SubscriptionGroupConfig("only-pulls"))
+        await GroupAdmin(mq.admin).commit(one.address, "only-pulls", "Work", 0, 60)
+    config = config_of({"a": one.namesrv, "b": other.namesrv}, ["a>b"], 'topics = ["Work"]')
+    async with replicating(config), sprocket.connect(other.namesrv) as mq, asyncio.timeout(LIMIT_S):
+        while not await _committed(mq, "only-pulls"):
+            await asyncio.sleep(0.1)
 
 
 async def _committed(mq: sprocket.Connection, group: str, topic: str = "Work") -> bool:

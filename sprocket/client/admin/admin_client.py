@@ -4,7 +4,7 @@ Source of requests and of the merging of responses: RocketMQ 5.3.3, `DefaultMQAd
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -226,16 +226,18 @@ class AdminClient(ServerRequests, TableRequests, OwnRequests, AuthRequests):
         return [each.mapping_detail for each in configs if each is not None and each.mapping_detail is not None]
 
     async def consume_stats(
-        self, group: str, topic: str | None = None, route_topic: str | None = None
-    ) -> ConsumeStats[MessageQueue]:
+        self, group: str, topic: str | None = None, route_topic: str | None = None,
+        brokers: Collection[str] | None = None,
+    ) -> ConsumeStats[MessageQueue]:  # fmt: skip
         """Return the offsets of `group` in every queue, of `topic` or of all topics that it consumes.
 
-        The brokers asked are those on the route of the group's retry topic, else of `topic`, else of
-        `route_topic`.  A static topic has its logical queues instead of the physical ones, as with RocketMQ.
+        The brokers asked are those at the addresses `brokers`, else those on the route of the group's retry topic,
+        else of `topic`, else of `route_topic`.  A static topic has its logical queues instead of the physical ones, as
+        with RocketMQ.
         """
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         stats = ConsumeStats[MessageQueue]()
-        for broker in await self._brokers_of_group(group, topic, route_topic):
+        for broker in brokers or await self._brokers_of_group(group, topic, route_topic):
             part = await self.ask_body(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats[str], header)
             stats.offset_table |= queues_of(part.offset_table)
             stats.consume_tps += part.consume_tps
