@@ -3,14 +3,14 @@
 Source: RocketMQ 5.3.3, `SqlFilter`, `SelectorParser.parse`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 from broker.filter.expression import names_in
 from broker.filter.java_numbers import NotComparable
 from broker.filter.parser import parse
-from broker.filter.predicate import truth_of
+from broker.filter.predicate import Truth, truth_of
 from sprocket.remoting.message.properties import encoded_name, find_last
 from store.queue.record_filter import RecordFilter
 
@@ -25,30 +25,18 @@ _MAX_CACHED_BYTES: Final = 256
 Values: TypeAlias = tuple[bytes | None, ...] | bytes | None
 
 
-class SqlFilter:
-    """Compiled `expression`.  Raises InvalidExpression if it is no filter or too large."""
+class _Matcher:
+    """Whether messages match a condition over the properties `names`."""
 
-    __slots__ = ("_names", "_record_filter", "_truth", "_verdicts", "expression", "operations")
+    __slots__ = ("_names", "_truth", "_verdicts")
 
-    def __init__(self, expression: str) -> None:
-        self.expression = expression
-        parsed, self.operations = parse(expression)
-        self._truth = truth_of(parsed)
-        self._names = [encoded_name(name) for name in sorted(names_in(parsed))]
-        # Cache: values of the expression's properties -> whether such a message matches.
+    def __init__(self, truth: Truth, names: Sequence[bytes]) -> None:
+        self._truth = truth
+        self._names = names
+        # Cache: values of the properties -> whether such a message matches.
         self._verdicts: dict[Values, bool] = {}
-        self._record_filter = RecordFilter(self.matches, self.operations, self._names)
-
-    def record_filter(self) -> RecordFilter:
-        """Return this filter in the store's form."""
-        return self._record_filter
-
-    def evaluate(self, properties: bytes) -> bool | None:
-        """Return true, false or null for a message with these encoded properties.  Raises NotComparable."""
-        return self._truth(properties)
 
     def matches(self, properties: bytes) -> bool:
-        """Whether a message with these encoded properties matches: not if the result is null or NotComparable."""
         # Most properties have few different values, so earlier verdicts are cached.
         names = self._names
         if len(names) == 1:
@@ -68,6 +56,33 @@ class SqlFilter:
                 self._verdicts.clear()
             self._verdicts[values] = verdict
         return verdict
+
+
+class SqlFilter:
+    """Compiled `expression`.  Raises InvalidExpression if it is no filter or too large.
+
+    `matches` tells whether a message with given encoded properties matches: not if the result is null or NotComparable.
+    No part refers back to the filter: those of a client that changes its expression all the time are freed at once, not
+    by a garbage collection, which would hold all requests for hundreds of ms.
+    """
+
+    __slots__ = ("_record_filter", "_truth", "expression", "matches", "operations")
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        parsed, self.operations = parse(expression)
+        self._truth = truth_of(parsed)
+        names = [encoded_name(name) for name in sorted(names_in(parsed))]
+        self.matches = _Matcher(self._truth, names).matches
+        self._record_filter = RecordFilter(self.matches, self.operations, names)
+
+    def record_filter(self) -> RecordFilter:
+        """Return this filter in the store's form."""
+        return self._record_filter
+
+    def evaluate(self, properties: bytes) -> bool | None:
+        """Return true, false or null for a message with these encoded properties.  Raises NotComparable."""
+        return self._truth(properties)
 
 
 class SqlFilters:

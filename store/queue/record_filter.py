@@ -5,6 +5,7 @@ Source: RocketMQ 5.3.3, `MessageFilter.isMatchedByCommitLog`, `MessageDecoder.de
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -49,7 +50,8 @@ class RecordFilter:
         # `store.queue.record_filter_native.ValueChooser` or None
         self.chooser: Any = None
         if engine is not None and 0 < len(names) <= engine.MAX_NAMES:
-            self.chooser = engine.ValueChooser(tuple(names), self)
+            # Not with this filter itself, to which it would belong in a circle.
+            self.chooser = engine.ValueChooser(tuple(names), partial(_is_wanted, matches))
         self.max_records = max(1, _MAX_OPERATIONS // max(1, operations))
 
     def wanted(self, segment: memoryview, positions: Integers, sizes: Integers, limit: int) -> list[int]:
@@ -70,8 +72,12 @@ class RecordFilter:
 
         A record without readable properties is wanted: its reader will find the damage.
         """
-        properties = properties_of(record)
-        return properties is None or self.matches(properties)
+        return _is_wanted(self.matches, record)
+
+
+def _is_wanted(matches: Callable[[bytes], bool], record: memoryview) -> bool:
+    properties = properties_of(record)
+    return properties is None or matches(properties)
 
 
 def properties_of(record: memoryview) -> bytes | None:
