@@ -85,8 +85,8 @@ CONTROLLER_MUTANTS: Final = (
     Mutant(
         "read without a majority",
         "controller/replica_service.py",
-        "        await self._confirm()\n        return self._machine.group(name)\n",
-        "        return self._machine.group(name)\n",
+        "        await self._confirm()\n        return self.known_group(name)\n",
+        "        return self.known_group(name)\n",
         "a controller that no longer leads shows an earlier master",
         _BROKERS,
     ),
