@@ -5,7 +5,8 @@ Source: RocketMQ 5.5.0, `AckMessageActivity`, `ChangeInvisibleDurationActivity`,
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -101,6 +102,18 @@ class AckActivity:
             receipt = receipt._replace(lite_topic=lite_topic)
         return receipt, held
 
+    @contextmanager
+    def _kept(self, held: Held | None) -> Iterator[None]:
+        """Hold again what was taken if the block fails, or its call is cancelled."""
+        try:
+            yield
+        except ClientError as error:
+            self._renewal.put_back(held, error)
+            raise
+        except asyncio.CancelledError:
+            self._renewal.hold_again(held)
+            raise
+
     async def _ack_single(self, call: Call, group: str, topic: str, entry: wire.AckMessageEntry) -> AckResult:
         """Acknowledge the message of a request with one, as consumers usually do, in the task of the call."""
         message_id, given = entry.message_id, entry.receipt_handle
@@ -154,11 +167,8 @@ class AckActivity:
         self._clients.seen(call.client_id, call.account)
         parse_receipt(request.receipt_handle)
         receipt, held = await self._take(call, group, request)
-        try:
+        with self._kept(held):
             changed = await self._brokers.change_invisible(receipt, group, topic, invisible_ms, suspend=request.suspend)
-        except ClientError as error:
-            self._renewal.put_back(held, error)
-            raise
         return wire.ChangeInvisibleDurationResponse(status=OK, receipt_handle=changed.encode())
 
     async def forward_message_to_dead_letter_queue(
@@ -168,10 +178,7 @@ class AckActivity:
         topic, group = topic_of(request.topic), group_of(request.group)
         self._clients.seen(call.client_id, call.account)
         receipt, held = await self._take(call, group, request)
-        try:
+        with self._kept(held):
             answer = await self._brokers.forward_to_dead_letters(receipt, request.message_id, group, topic)
-        except ClientError as error:
-            self._renewal.put_back(held, error)
-            raise
         message = answer.remark or str(answer.code)
         return wire.ForwardMessageToDeadLetterQueueResponse(status=status(code_of(answer.code), message))

@@ -11,7 +11,6 @@ import msgspec
 
 from sprocket.client.admin.admin_client import AdminClient, AdminError
 from sprocket.client.answers import body_of, header_of
-from sprocket.common.config import properties
 from sprocket.remoting.bodies.controller import (
     BrokerGroupState,
     BrokerReplicasInfo,
@@ -150,13 +149,11 @@ class ControllerAdmin:
 
     async def config(self, controller: str) -> dict[str, str]:
         """Return the configuration of one controller."""
-        response = await self._admin.ask(controller, RequestCode.GET_CONTROLLER_CONFIG)
-        return {entry.key: entry.value for entry in properties.parse(response.body, controller)}
+        return await self._admin.config_at(controller, RequestCode.GET_CONTROLLER_CONFIG)
 
-    async def update_config(self, controller: str, values: Mapping[str, str]) -> None:
-        """Change keys of the configuration of one controller."""
-        body = properties.render(dict(values)).encode()
-        await self._admin.ask(controller, RequestCode.UPDATE_CONTROLLER_CONFIG, body=body)
+    async def update_config(self, controller: str, changes: Mapping[str, str]) -> str | None:
+        """Change keys of one controller, all or none.  Return its note.  Raises as `update_broker_config`."""
+        return await self._admin.update_config_at(controller, RequestCode.UPDATE_CONTROLLER_CONFIG, changes)
 
     async def epochs(self, broker: str) -> EpochEntryCache:
         """Return the epochs of a broker's log."""

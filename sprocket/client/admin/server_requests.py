@@ -45,24 +45,33 @@ class ServerRequests(AdminRequests):
 
     async def broker_config(self, broker: str) -> dict[str, str]:
         """Return every key and value of a broker's configuration."""
-        return _properties(await self.ask(broker, RequestCode.GET_BROKER_CONFIG), broker)
+        return await self.config_at(broker, RequestCode.GET_BROKER_CONFIG)
 
     async def update_broker_config(self, broker: str, changes: Mapping[str, str]) -> str | None:
         """Change keys of a broker, all or none.  Return the broker's note, such as why a change ends with its process.
 
         Raises ConfigRefused, and IllegalArgument without a change.
         """
-        return await self._update_config(broker, RequestCode.UPDATE_BROKER_CONFIG, changes)
+        return await self.update_config_at(broker, RequestCode.UPDATE_BROKER_CONFIG, changes)
 
     async def name_server_config(self, name_server: str) -> dict[str, str]:
         """Return every key and value of a name server's configuration."""
-        return _properties(await self.ask(name_server, RequestCode.GET_NAMESRV_CONFIG), name_server)
+        return await self.config_at(name_server, RequestCode.GET_NAMESRV_CONFIG)
 
     async def update_name_server_config(self, name_server: str, changes: Mapping[str, str]) -> str | None:
         """Change keys of a name server, all or none.  Return its note.  Raises as `update_broker_config`."""
-        return await self._update_config(name_server, RequestCode.UPDATE_NAMESRV_CONFIG, changes)
+        return await self.update_config_at(name_server, RequestCode.UPDATE_NAMESRV_CONFIG, changes)
 
-    async def _update_config(self, address: str, code: RequestCode, changes: Mapping[str, str]) -> str | None:
+    async def config_at(self, address: str, code: RequestCode) -> dict[str, str]:
+        """Return every key and value of a server's configuration, by the request `code` of its kind."""
+        response = await self.ask(address, code)
+        try:
+            return {entry.key: entry.value for entry in properties.parse(bytes(response.body), address)}
+        except ConfigError as error:
+            raise AdminError(f"the answer is no configuration: {error}") from None
+
+    async def update_config_at(self, address: str, code: RequestCode, changes: Mapping[str, str]) -> str | None:
+        """Change keys of a server by the request `code` of its kind.  Raises as `update_broker_config`."""
         body = _rendered(changes)
         try:
             return (await self.ask(address, code, None, body)).remark
@@ -154,10 +163,3 @@ def _of_config(error: AdminError, changes: Mapping[str, str]) -> AdminError:
         error.code == ResponseCode.NO_PERMISSION and ("black list" in said or any(key in said for key in changes))
     )
     return ConfigRefused(said, error.code, error.fields, error.remark) if is_about_change else error
-
-
-def _properties(response: ReceivedResponse, address: str) -> dict[str, str]:
-    try:
-        return {entry.key: entry.value for entry in properties.parse(bytes(response.body), address)}
-    except ConfigError as error:
-        raise AdminError(f"the answer is no configuration: {error}") from None

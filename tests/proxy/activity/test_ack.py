@@ -46,20 +46,23 @@ class WaitingBrokers(Brokers):
         await self.ack(receipts[0], group, topic, caller)
 
 
+def _activity(brokers: Brokers, held: HeldHandles) -> AckActivity:
+    config, clients = ProxyConfig(), Clients(SystemClock().monotonic, silent_s=1, lost_s=1)
+    metadata, connections = cast("Metadata", None), cast("Connections", None)  # not asked before a renewal
+    renewal = Renewal(held, brokers, metadata, config, connections, clients, asyncio.ensure_future)
+    return AckActivity(brokers, clients, renewal, config)
+
+
 async def _acknowledge(
     brokers: Brokers, receipts: Sequence[Receipt], held: HeldHandles | None = None
 ) -> wire.AckMessageResponse:
-    config, clients = ProxyConfig(), Clients(SystemClock().monotonic, silent_s=1, lost_s=1)
-    metadata, connections = cast("Metadata", None), cast("Connections", None)  # not asked before a renewal
-    table = HeldHandles() if held is None else held
-    renewal = Renewal(table, brokers, metadata, config, connections, clients, asyncio.ensure_future)
     request = wire.AckMessageRequest(
         group=wire.Resource(name="group"),
         topic=wire.Resource(name="topic"),
         entries=[wire.AckMessageEntry(message_id="id", receipt_handle=receipt.encode()) for receipt in receipts],
     )
     async with asyncio.timeout(_LIMIT_S):
-        answer = await AckActivity(brokers, clients, renewal, config).ack_message(_CALL, request)
+        answer = await _activity(brokers, HeldHandles() if held is None else held).ack_message(_CALL, request)
         return wire.AckMessageResponse.FromString(answer)
 
 
@@ -185,3 +188,41 @@ async def test_all_handles_of_a_call_that_ends_are_held_again_or_released(
     while len(released) + len(table) < 3:
         await asyncio.sleep(0)
     assert (released if is_gone else [held.receipt for held in table]) == receipts
+
+
+@pytest.mark.parametrize("is_forwarded", [False, True], ids=["made invisible", "forwarded"])
+async def test_a_handle_stays_held_if_a_call_about_its_message_ends(
+    is_forwarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers, table, receipt = WaitingBrokers(1), HeldHandles(), _receipt("broker-a", 1)
+    held = Held(_CALL.client_id, "group", "topic", "id", receipt.encode(), receipt, SystemClock().wall_ms(), 0)
+    table.add(held)
+    asked = asyncio.Event()
+
+    async def never(*given: object, **named: object) -> Receipt:
+        asked.set()
+        await asyncio.Event().wait()
+        return receipt
+
+    monkeypatch.setattr(brokers, "change_invisible", never)
+    monkeypatch.setattr(brokers, "forward_to_dead_letters", never)
+    monkeypatch.setattr(Clients, "get", lambda clients, client_id: object())
+    activity, group, topic = _activity(brokers, table), wire.Resource(name="group"), wire.Resource(name="topic")
+    if is_forwarded:
+        forward = wire.ForwardMessageToDeadLetterQueueRequest(
+            group=group, topic=topic, message_id="id", receipt_handle=receipt.encode()
+        )
+        call = asyncio.ensure_future(activity.forward_message_to_dead_letter_queue(_CALL, forward))
+    else:
+        change = wire.ChangeInvisibleDurationRequest(
+            group=group, topic=topic, message_id="id", receipt_handle=receipt.encode()
+        )
+        change.invisible_duration.seconds = 30
+        call = asyncio.ensure_future(activity.change_invisible_duration(_CALL, change))
+    async with asyncio.timeout(_LIMIT_S):
+        await asked.wait()
+    assert not table.is_held(held)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert table.is_held(held)
