@@ -82,12 +82,17 @@ CLEANING: Final = {
 
 
 class Refused(Exception):
-    """The broker answered a send with something else than success."""
+    """The broker answered a request with something else than success."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(f"{code}: {remark}")
         self.code = code
         self.remark = remark
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the broker stops: it ends the work on what it has not answered yet."""
+        return "the server ended the work" in self.remark
 
 
 class Moved(Exception):
@@ -167,7 +172,8 @@ class Load:
         results = await asyncio.gather(*workers, return_exceptions=True)
         await client.close()
         for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, ClientError):
+            is_end = isinstance(result, ClientError) or (isinstance(result, Refused) and result.is_end)
+            if isinstance(result, BaseException) and not is_end:
                 raise result
         return None in results
 
@@ -184,8 +190,7 @@ class Load:
         try:
             place = await send_message(client, address, TOPIC, number % QUEUES, f"KEYS\x01{key}\x02", body)
         except Refused as refusal:
-            # A broker that stops ends the work on what it has not answered yet.
-            if refusal.code not in _UNDECIDED and "the server ended the work" not in refusal.remark:
+            if refusal.code not in _UNDECIDED and not refusal.is_end:
                 self.refused += 1
                 raise
             # Neither acknowledged nor refused: the message may be there.
