@@ -71,6 +71,7 @@ class FailoverSteps:
             )
         self._config = config
         self._home = names[0]
+        self._is_named = pair is not None
         self._clusters = {name: clusters[name] for name in names}
         self._others = [cluster for name, cluster in clusters.items() if name not in names]
         self._clock = clock
@@ -82,25 +83,31 @@ class FailoverSteps:
         self._answering = [each for each in self._clusters.values() if await _opened(each)]
         if not self._answering:
             raise ClientError("neither cluster answers; look at the name servers of the configuration")
-        tables = [one.records for one in (*self._answering, *[each for each in self._others if await _opened(each)])]
+        others = [each for each in self._others if await _opened(each, create=False)]
+        tables = [one.records for one in (*self._answering, *others)]
         for name, third in product(self._clusters, self._others):
             moved = pair_in(name, third.name, *tables)
             if moved is not None and moved.phase is not Phase.STEADY:
                 raise StepRefused(
-                    f"{moved.active} took over from {moved.home}; bring that one back with `failback` first"
+                    f"{moved.active} took over from {moved.home}; bring that one back first: `failback --pair "
+                    f"{moved.home} {moved.active}`"
                 )
         one, other = self._clusters
-        return pair_in(one, other, *tables) or Pair(self._home, self._home)
+        found = pair_in(one, other, *tables)
+        home = found.home if found is not None else self._config.home
+        if self._is_named and home in self._clusters and home != self._home:
+            raise StepRefused(f"{home} is the home of this pair; use --pair {home} {self._home}")
+        return found or Pair(self._home, self._home)
 
     async def fail_over(self, to: str, *, source_is_lost: bool, dry_run: bool = False) -> StepReport:
         """Make `to` active.  Raises ClientError."""
         pair = await self.open()
         if to not in self._clusters:
-            raise StepRefused(f"{to!r} is no cluster of the configuration; use one of {sorted(self._clusters)}")
+            raise StepRefused(f"{to!r} is no cluster of the pair; use one of {sorted(self._clusters)}")
         forward, back = await self._reports(pair.active, self._other(pair.active))
         facts = Facts(_answers(forward), _lag(forward), _lag(back), forward is not None and forward.moves)
         step = lambda at_ms: fail_over(pair, to, facts, source_is_lost=source_is_lost, at_ms=at_ms)  # noqa: E731
-        return await self._take(pair, step, [forward, back], dry_run)
+        return await self._take(pair, to, step, [forward, back], dry_run)
 
     async def begin_return(self, *, dry_run: bool = False) -> StepReport:
         """Let the old side catch up.  Raises ClientError."""
@@ -114,7 +121,8 @@ class FailoverSteps:
         pair = await self.open()
         forward, back = await self._reports(pair.active, pair.home)
         facts = Facts(_answers(back), _lag(forward), _lag(back), forward is not None and forward.moves)
-        return await self._take(pair, lambda at_ms: step(pair, facts, at_ms=at_ms), [forward, back], dry_run)
+        changed = lambda at_ms: step(pair, facts, at_ms=at_ms)  # noqa: E731
+        return await self._take(pair, pair.active, changed, [forward, back], dry_run)
 
     async def next_step(self, *, source_is_lost: bool) -> StepReport:
         """Rehearse the step that comes next; nothing is written.  Raises ClientError."""
@@ -141,10 +149,13 @@ class FailoverSteps:
         )
 
     async def _take(
-        self, pair: Pair, step: Callable[[int], Pair], reports: list[LinkReport | None], dry_run: bool
+        self, pair: Pair, needed: str, step: Callable[[int], Pair], reports: list[LinkReport | None], dry_run: bool
     ) -> StepReport:
+        """Take a step for which the cluster `needed` must answer."""
         links = [report for report in reports if report is not None]
         try:
+            if self._clusters[needed] not in self._answering:
+                raise StepRefused(f"{needed} does not answer; start its brokers, then try again")
             after = step(self._clock.wall_ms())
         except StepRefused as refused:
             return StepReport(pair, None, str(refused), links)
@@ -183,8 +194,8 @@ def _only_pair(config: Config) -> tuple[str, str]:
     return config.home, other
 
 
-async def _opened(cluster: Cluster) -> bool:
-    """Return whether a cluster answers; its table is open then."""
+async def _opened(cluster: Cluster, *, create: bool = True) -> bool:
+    """Return whether a cluster answers; its table is open then.  Without `create` it must have one."""
     try:
         await cluster.masters()
     except SprocketError as error:
@@ -192,8 +203,8 @@ async def _opened(cluster: Cluster) -> bool:
         return False
     for _ in range(10):
         try:
-            if await cluster.open_table(create=True):
-                return True
+            if (is_open := await cluster.open_table(create=create)) or not create:
+                return is_open
         except TimeoutError:
             return False
         except SprocketError as error:

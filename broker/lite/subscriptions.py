@@ -159,7 +159,8 @@ class LiteSubscriptions:
             for queue in [queue for queue in wanted if self._is_taken(client, queue)]:
                 del wanted[queue]
                 self._listener.evicted(client, queue)
-            client.evicted = {queue: None for queue in client.evicted if queue in queues}
+            asked = frozenset(queues)
+            client.evicted = {queue: None for queue in client.evicted if queue in asked}
         self._leave(client, [queue for queue in client.queues if queue not in wanted])
         self._enter(client, wanted)
 

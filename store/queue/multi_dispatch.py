@@ -127,13 +127,13 @@ class MultiDispatch:
         is_dispatched = self.is_enabled and NAMES in message.properties
         return [(name, LIGHT_QUEUE_ID) for name in named_queues(_names_of(message))] if is_dispatched else []
 
-    def admit(self, topic: str) -> None:
-        """Raise `RequestError` if `topic` is a light queue and the maximum number of light queues is reached.
+    def admit(self, topic: str, count: int = 1) -> None:
+        """Raise `RequestError` if `topic` is a light queue and there would be too many with `count` more.
 
         RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and this text, but does not check the number.  The code is that
         of 5.5.1, which checks it with enableLmqQuota.
         """
-        if is_light(topic) and self._table.light_count >= self._max_queues:
+        if is_light(topic) and self._table.light_count + count > self._max_queues:
             remark = (
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num"
                 " exceed maxLmqConsumeQueueNum config num, default limit 2w."
@@ -149,19 +149,27 @@ class MultiDispatch:
         names = named_queues(find_last(properties, NAMES) or b"")
         if not names or queue.is_batch:
             return properties
+        self._check(names)
         offsets = [self._offset(name, queue) for name in names]
         properties = terminated(without(properties, OFFSETS))
         return b"".join((properties, OFFSETS, _SEPARATOR.join(map(str, offsets)).encode(), VALUE_END_BYTES))
 
+    def _check(self, names: Sequence[str]) -> None:
+        """Raise `RequestError` before any queue is made: one that is made stays."""
+        for name in names:
+            if not is_light(name):
+                remark = f"INNER_MULTI_DISPATCH names {name[:60]!r}, allowed are names that begin with %LMQ%"
+                raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}")
+        known = self._table.by_key
+        new = {name for name in names if "/" not in name and (name, LIGHT_QUEUE_ID) not in known}
+        if new:
+            self.admit(names[0], len(new))
+
     def _offset(self, name: str, own: LogicQueue) -> int:
-        if not is_light(name):
-            remark = f"INNER_MULTI_DISPATCH names {name[:60]!r}, allowed are names that begin with %LMQ%"
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"message is illegal: {remark}")
         if "/" in name:
             return 0  # as in RocketMQ: the message enters no queue for this name
         queue = self._table.by_key.get((name, LIGHT_QUEUE_ID))
         if queue is None:
-            self.admit(name)
             queue = self._table.get_or_create(name, LIGHT_QUEUE_ID)
         if queue is not own:
             self._queues[queue] = None

@@ -26,7 +26,7 @@ from tests.fuzz.loop_watch import LoopWatch
 from tests.namesrv.site import Site
 
 SIZE: Final = Size(300, 1_500, 20, 20, 150)
-# What a slice holds: about as many calls as 5 ms do.
+# So many calls count as a slice; they take some 5 ms, so that a request or a step of one fits.
 SLICE_CALLS: Final = 10_000
 REQUESTS: Final = 5
 # A turn of the loop may end with one request, or one step of one, that begins before the slice ends.

@@ -128,6 +128,17 @@ async def test_status_says_who_copies_and_which_cluster_does_not_answer(tmp_path
             assert "east > west: nothing is missing; the source does not answer" in text
 
 
+async def test_no_step_goes_to_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
+    with Broker(tmp_path / "east") as east, Broker(tmp_path / "west") as west:
+        path = _file(tmp_path / "pair.toml", east, west)
+        west.kill()
+        for words in (("--source-lost",), ()):
+            status, report = await _type(path, "failover", "--to", "west", *words)
+            assert status == 1 and report["refused"].startswith("west does not answer; start its brokers")
+        status, report = await _type(path, "rehearse")
+        assert status == 1 and report["after"] is None and report["before"]["active"] == "east"
+
+
 async def test_two_clusters_of_a_mesh_are_a_pair(tmp_path: Path) -> None:
     def has_read(replication: Replication, count: int) -> bool:
         queues = [each for link in replication.links for each in link.copiers.items() if each[0].topic == "Orders"]
@@ -161,7 +172,8 @@ async def test_two_clusters_of_a_mesh_are_a_pair(tmp_path: Path) -> None:
             await until(lambda: not replication.links[0].is_copying())
             assert await _read(west, "workers", b"north 0") == [b"east 3", b"north 0"]
             refused = await _refused(path, "failover", "--to", "north", "--pair", "west", "north", "--source-lost")
-            assert "west took over from east" in refused
+            assert "west took over from east" in refused and "--pair east west" in refused
+            assert "--pair east west" in await _refused(path, "failback", "--pair", "west", "east")
 
             await _send(west, b"west 0")
             assert (await _type(path, "failback", *pair))[0] == 0

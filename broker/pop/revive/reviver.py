@@ -136,20 +136,21 @@ class Reviver:
         """Return the popped message, or the reason why it cannot be read; None while the object store sends it."""
         store = self._core.store
         entry = store.entry(checkpoint.t, checkpoint.q, offset)
-        if entry is None:
-            return self._message_elsewhere(checkpoint, offset)
         try:
-            view = store.record_at(entry[0], entry[1])
+            if entry is None:
+                record = self._message_elsewhere(checkpoint, offset)
+            else:
+                view = store.record_at(entry[0], entry[1])
+                record = "not in the log" if view is None else decode(view)
         except CorruptRecord as damage:
             return damage.reason
-        record = "not in the log" if view is None else decode(view)
         is_other = isinstance(record, Record) and record.store_timestamp > checkpoint.pt
         if is_other and store.was_deleted(checkpoint.t):
             return "the topic was deleted after the pop, and this message is of the new topic"
         return record
 
     def _message_elsewhere(self, checkpoint: PopCheckPoint, offset: int) -> Record | str | None:
-        """Return a popped message that the log no longer has, as `_message_at`."""
+        """Return a popped message that the log no longer has, as `_message_at`.  Raises CorruptRecord."""
         store, tier, topic, queue_id = self._core.store, self._core.tier, checkpoint.t, checkpoint.q
         if tier.serves(topic, queue_id, offset):
             read = TierRead(checkpoint.c, topic, queue_id, offset, 1, _MAX_BYTES, None)
@@ -157,10 +158,7 @@ class Reviver:
             if found is None:
                 return None
         elif store.compaction.of(topic, queue_id) is not None:
-            try:
-                found = store.get(topic, queue_id, offset, 1, _MAX_BYTES)
-            except CorruptRecord as damage:
-                return damage.reason
+            found = store.get(topic, queue_id, offset, 1, _MAX_BYTES)
         else:
             return "not in the queue"
         record = decode(found.slices[0]) if found.slices else "not there any more"

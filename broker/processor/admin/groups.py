@@ -8,7 +8,7 @@ from broker.core import BrokerCore
 from broker.names import illegal_group, illegal_new_group
 from broker.table_pages import TablePages
 from sprocket.common.errors import RequestError
-from sprocket.common.next_turn import to_its_end
+from sprocket.common.next_turn import next_turn, to_its_end
 from sprocket.remoting.bodies.group import GroupForbidden, SubscriptionGroupConfig
 from sprocket.remoting.bodies.requests import read_doomed_groups, read_group, read_group_list
 from sprocket.remoting.bodies.topic import PERM_READ
@@ -108,6 +108,7 @@ class GroupProcessor:
         await self._groups.save()
         for group in cleaned:
             self._offsets.remove_group(group)
+            await next_turn()  # each looks at all offsets
 
     def _has_lite_topics(self, group: str) -> bool:
         config = self._groups.get(group)

@@ -21,7 +21,7 @@ from broker.topic.topic_queue_mappings import check_detail, merged
 from sprocket.common import limits
 from sprocket.common.errors import RequestError
 from sprocket.common.logs.peer_lines import peer_lines
-from sprocket.common.next_turn import to_its_end
+from sprocket.common.next_turn import next_turn, to_its_end
 from sprocket.remoting.bodies.client import MessageQueue
 from sprocket.remoting.bodies.group import GroupList
 from sprocket.remoting.bodies.registration import TopicConfigAndMapping
@@ -179,6 +179,7 @@ class TopicProcessor:
                 for group in self._offsets.groups_of(topic):
                     retries = (f"{RETRY_PREFIX}{group}{separator}{topic}" for separator in ("+", "_"))
                     doomed |= dict.fromkeys(name for name in retries if name in self._topics)
+                await next_turn()  # each looks at all offsets
         await to_its_end(self._delete(list(doomed)))
         return Response()
 

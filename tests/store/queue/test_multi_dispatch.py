@@ -152,6 +152,18 @@ def test_beyond_the_most_queues_messages_for_new_ones_are_refused(stores: Stores
     assert len(bodies(store, "%LMQ%b")) == 2
 
 
+def test_a_refused_message_begins_no_queue(stores: Stores) -> None:
+    stores.fields["max_lmq_consume_queue_num"] = 3
+    store = stores.open()
+    store.append([addressed("%LMQ%a")])
+    for names in (("%LMQ%b", "%LMQ%c", "Other"), ("%LMQ%b", "%LMQ%c", "%LMQ%d")):
+        with pytest.raises(RequestError):
+            store.append([addressed(*names)])
+    assert [name for name, _ in store.queues()] == ["Parent", "%LMQ%a"]
+    store.append([addressed("%LMQ%b", "%LMQ%c")])
+    assert store.max_offset("%LMQ%c", 0) == 1
+
+
 def test_a_failed_write_takes_all_queues_back(stores: Stores) -> None:
     disk = stores.disk = FaultyDisk()
     store = stores.open()
