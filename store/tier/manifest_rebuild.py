@@ -121,7 +121,7 @@ class ManifestRebuild:
         """
         found = {folder: await self._objects_in(folder) for folder in (SEGMENTS, "tables", "compacted")}
         segments = [entry for info, key in found[SEGMENTS] if (entry := await self._readable(info, key)) is not None]
-        kept, superseded = await self._chosen(segments)
+        kept, superseded = await self._chosen(segments, [key for _, key in found[SEGMENTS]])
         if not kept:
             raise StoreError(f"{NAME}: no segment can be read: there is nothing to make a manifest of")
         segment_bytes = self._file_bytes(kept)
@@ -201,11 +201,16 @@ class ManifestRebuild:
 
     # All segments
 
-    async def _chosen(self, found: Sequence[SegmentEntry]) -> tuple[list[SegmentEntry], list[SegmentEntry]]:
-        """Return the segments that are the log, and those that a later master has superseded.  Raises `StoreError`."""
+    async def _chosen(
+        self, found: Sequence[SegmentEntry], keys: Sequence[KeyFields]
+    ) -> tuple[list[SegmentEntry], list[SegmentEntry]]:
+        """Return the segments that are the log, and those that a later master has superseded.  Raises `StoreError`.
+
+        A master cuts the log before it uploads: a segment of it, readable or not, supersedes all older ones behind it.
+        """
         kept: list[SegmentEntry] = []
-        superseded: list[SegmentEntry] = []
-        for entry in sorted(found, key=lambda one: (one.start, one.end)):
+        superseded = [one for one in found if any(key.epoch > one.epoch and key.number < one.end for key in keys)]
+        for entry in sorted((one for one in found if one not in superseded), key=lambda one: (one.start, one.end)):
             while kept and kept[-1].end > entry.start and kept[-1].epoch < entry.epoch:
                 superseded.append(kept.pop())
             if not kept or kept[-1].end <= entry.start:
