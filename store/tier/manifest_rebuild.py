@@ -1,4 +1,4 @@
-"""A manifest that is gone, made anew from the archive's objects: their keys, footers, records and hashes.
+"""A new manifest for an archive that has lost its own, from its objects: their keys, footers, records and hashes.
 
 What the objects do not say is not guessed.  Where two of them contradict each other, or the size of CommitLog files is
 not clear, there is no manifest.  Compacted queues are left out: their objects do not say whose they are.  Messages do
@@ -208,15 +208,16 @@ class ManifestRebuild:
 
         A master cuts the log before it uploads: a segment of it, readable or not, supersedes all older ones behind it.
         """
+        begins: dict[int, int] = {}  # of the segments of each epoch
+        for key in keys:
+            begins[key.epoch] = min(key.number, begins.get(key.epoch, key.number))
         kept: list[SegmentEntry] = []
-        superseded = [one for one in found if any(key.epoch > one.epoch and key.number < one.end for key in keys)]
-        for entry in sorted((one for one in found if one not in superseded), key=lambda one: (one.start, one.end)):
-            while kept and kept[-1].end > entry.start and kept[-1].epoch < entry.epoch:
-                superseded.append(kept.pop())
-            if not kept or kept[-1].end <= entry.start:
-                kept.append(entry)
-            elif kept[-1].epoch > entry.epoch:
+        superseded: list[SegmentEntry] = []
+        for entry in sorted(found, key=lambda one: (one.start, one.end)):
+            if any(epoch > entry.epoch and begin < entry.end for epoch, begin in begins.items()):
                 superseded.append(entry)
+            elif not kept or kept[-1].end <= entry.start:
+                kept.append(entry)
             elif await self._begins_alike(kept[-1], entry):
                 kept[-1] = entry  # what the other has is an upload that did not end
             else:

@@ -147,6 +147,20 @@ async def test_what_a_later_master_wrote_counts(stores: Stores, source: FakeSour
     assert manifest.writer.epoch == 2
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_a_later_master_has_cut_what_is_behind_its_segments(
+    stores: Stores, source: FakeSource, is_damaged: bool
+) -> None:
+    bucket = FakeBucket()
+    first, second, *behind = (await uploaded(stores, source, bucket, epoch=1)).segments
+    content, number = bucket.objects[second.key]
+    later = f"segments/{second.start:020}-2-later-1"
+    bucket.objects[later] = content[:-5] if is_damaged else content, number
+    manifest, _ = await rebuilt(bucket)
+    assert [entry.key for entry in manifest.segments] == [first.key, *([] if is_damaged else [later])]
+    assert [entry.key for entry in manifest.superseded] == [entry.key for entry in (second, *behind)]
+
+
 async def test_two_different_logs_of_one_epoch_are_refused(
     stores: Stores, source: FakeSource, other: FakeSource
 ) -> None:
