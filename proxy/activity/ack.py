@@ -117,16 +117,13 @@ class AckActivity:
     async def _ack_single(self, call: Call, group: str, topic: str, entry: wire.AckMessageEntry) -> AckResult:
         """Acknowledge the message of a request with one, as consumers usually do, in the task of the call."""
         message_id, given = entry.message_id, entry.receipt_handle
-        outcome, held = OK, None
+        outcome = OK
         try:
             receipt, held = await self._take(call, group, entry)
-            await self._brokers.ack(receipt, group, topic, call.caller)
+            with self._kept(held):
+                await self._brokers.ack(receipt, group, topic, call.caller)
         except (Refusal, ClientError) as error:
-            self._renewal.put_back(held, error)
             outcome = status_of(error)
-        except asyncio.CancelledError:
-            self._renewal.hold_again(held)
-            raise
         return AckResult(outcome, message_id, given)
 
     async def _ack_at(
