@@ -5,6 +5,7 @@ The rules are in `protocol/steps.py`.  The state goes to every cluster of the pa
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations, product
 from typing import Any, Final
 
@@ -106,7 +107,7 @@ class FailoverSteps:
             raise StepRefused(f"{to!r} is no cluster of the pair; use one of {sorted(self._clusters)}")
         forward, back = await self._reports(pair.active, self._other(pair.active))
         facts = Facts(_answers(forward), _lag(forward), _lag(back), forward is not None and forward.moves)
-        step = lambda at_ms: fail_over(pair, to, facts, source_is_lost=source_is_lost, at_ms=at_ms)  # noqa: E731
+        step = partial(fail_over, pair, to, facts, source_is_lost=source_is_lost)
         return await self._take(pair, to, step, [forward, back], dry_run)
 
     async def begin_return(self, *, dry_run: bool = False) -> StepReport:
@@ -121,8 +122,7 @@ class FailoverSteps:
         pair = await self.open()
         forward, back = await self._reports(pair.active, pair.home)
         facts = Facts(_answers(back), _lag(forward), _lag(back), forward is not None and forward.moves)
-        changed = lambda at_ms: step(pair, facts, at_ms=at_ms)  # noqa: E731
-        return await self._take(pair, pair.active, changed, [forward, back], dry_run)
+        return await self._take(pair, pair.active, partial(step, pair, facts), [forward, back], dry_run)
 
     async def next_step(self, *, source_is_lost: bool) -> StepReport:
         """Rehearse the step that comes next; nothing is written.  Raises ClientError."""
@@ -149,14 +149,14 @@ class FailoverSteps:
         )
 
     async def _take(
-        self, pair: Pair, needed: str, step: Callable[[int], Pair], reports: list[LinkReport | None], dry_run: bool
+        self, pair: Pair, needed: str, step: Callable[..., Pair], reports: list[LinkReport | None], dry_run: bool
     ) -> StepReport:
         """Take a step for which the cluster `needed` must answer."""
         links = [report for report in reports if report is not None]
         try:
             if self._clusters[needed] not in self._answering:
                 raise StepRefused(f"{needed} does not answer; start its brokers, then try again")
-            after = step(self._clock.wall_ms())
+            after = step(at_ms=self._clock.wall_ms())
         except StepRefused as refused:
             return StepReport(pair, None, str(refused), links)
         if not dry_run:
