@@ -127,13 +127,18 @@ class MultiDispatch:
         is_dispatched = self.is_enabled and NAMES in message.properties
         return [(name, LIGHT_QUEUE_ID) for name in named_queues(_names_of(message))] if is_dispatched else []
 
-    def admit(self, topic: str, count: int = 1) -> None:
-        """Raise `RequestError` if `topic` is a light queue and there would be too many with `count` more.
+    def admit(self, topic: str) -> None:
+        """Raise `RequestError` if `topic` is a light queue and the maximum number of light queues is reached."""
+        if is_light(topic):
+            self._admit(1)
+
+    def _admit(self, count: int) -> None:
+        """Raise `RequestError` if there would be too many light queues with `count` more.
 
         RocketMQ 5.3.3 has the key maxLmqConsumeQueueNum and this text, but does not check the number.  The code is that
         of 5.5.1, which checks it with enableLmqQuota.
         """
-        if is_light(topic) and self._table.light_count + count > self._max_queues:
+        if self._table.light_count + count > self._max_queues:
             remark = (
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num"
                 " exceed maxLmqConsumeQueueNum config num, default limit 2w."
@@ -163,7 +168,7 @@ class MultiDispatch:
         known = self._table.by_key
         new = {name for name in names if "/" not in name and (name, LIGHT_QUEUE_ID) not in known}
         if new:
-            self.admit(names[0], len(new))
+            self._admit(len(new))
 
     def _offset(self, name: str, own: LogicQueue) -> int:
         if "/" in name:

@@ -17,6 +17,7 @@ from broker.names import illegal_topic
 from broker.processor.admin.cleaning import remove_queues
 from broker.table_pages import TablePages
 from broker.topic.namespace_topics import planned
+from broker.topic.retry_topics import retry_topic_v1, retry_topic_v2
 from broker.topic.topic_queue_mappings import check_detail, merged
 from sprocket.common import limits
 from sprocket.common.errors import RequestError
@@ -41,7 +42,6 @@ from sprocket.remoting.headers.admin import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from sprocket.remoting.message.topic_names import RETRY_PREFIX
 from sprocket.remoting.refusals import Refusal
 from sprocket.remoting.routes import Action, NoHeader, Resource, Route, Steps
 from sprocket.static_topic.item_checks import MappingError
@@ -177,7 +177,7 @@ class TopicProcessor:
         if self._config.broker.clear_retry_topic_when_delete_topic:
             for topic in topics:
                 for group in self._offsets.groups_of(topic):
-                    retries = (f"{RETRY_PREFIX}{group}{separator}{topic}" for separator in ("+", "_"))
+                    retries = retry_topic_v2(topic, group), retry_topic_v1(topic, group)
                     doomed |= dict.fromkeys(name for name in retries if name in self._topics)
                 await next_turn()  # each looks at all offsets
         await to_its_end(self._delete(list(doomed)))
