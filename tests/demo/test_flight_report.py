@@ -1,14 +1,16 @@
 """The page of the demo: hours, names of carriers, and counts that say what they count."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
-from examples.demo.analysis import Counts, Delay, Findings, Latency
+from examples.demo.analysis import Delay, Findings, Latency
 from examples.demo.flight_report import flight_page
 from examples.demo.sending import Sent
 from spark.report.html_report import Chart, Page, Table
+from tests.demo.counts import GOOD_COUNTS
 
 _TEXT = "{http://www.w3.org/2000/svg}text"
 
@@ -18,16 +20,7 @@ def page() -> Page:
     """Page of flights that leave at odd minutes of three hours; one flight was stored twice, two came again."""
     delays = [Delay("B6", hour, minute, 150.0, 15, 20) for hour in (5, 6, 8) for minute in (0, 7, 30, 59)]
     delays.append(Delay("EV", 6, 1, 30.0, 10, 1000))
-    counts = Counts(
-        records=11,
-        distinct_in_log=10,
-        acknowledged_not_in_log=0,
-        in_log_not_acknowledged=0,
-        in_log_not_received=0,
-        received_not_in_log=0,
-        received=12,
-        distinct_received=10,
-    )
+    counts = replace(GOOD_COUNTS, received=12)
     latencies = [Latency("both", 12, (1.0, 2.0, 3.0, 4.0, 5.0))]
     stored = [("broker-a", 100, 5), ("broker-b", 101, 6)]
     findings = Findings(counts, delays, stored, latencies, [(100, 1.0, 2.0), (101, 1.0, 3.0)])

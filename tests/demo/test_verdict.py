@@ -8,20 +8,12 @@ from examples.demo.analysis import Counts, Findings
 from examples.demo.consuming import Received
 from examples.demo.sending import Sent
 from examples.demo.verdict import CommittedOffset, checks_of
-
-GOOD = Counts(
-    records=11,
-    distinct_in_log=10,
-    acknowledged_not_in_log=0,
-    in_log_not_acknowledged=0,
-    in_log_not_received=0,
-    received_not_in_log=0,
-    received=13,
-    distinct_received=10,
-)
+from tests.demo.counts import GOOD_COUNTS
 
 
-def failed(counts: Counts = GOOD, sent: Sent | None = None, offsets: list[CommittedOffset] | None = None) -> list[str]:
+def failed(
+    counts: Counts = GOOD_COUNTS, sent: Sent | None = None, offsets: list[CommittedOffset] | None = None
+) -> list[str]:
     findings = Findings(counts, [], [("broker-a", 0, counts.records)], [], [])
     received = Received()
     received.add([str(number) for number in range(10)] + ["1", "2", "3"])
@@ -51,7 +43,7 @@ def test_a_good_run_has_no_failed_check() -> None:
     ],
 )
 def test_counts_that_do_not_agree(change: dict[str, int], what: str) -> None:
-    assert any(name.startswith(what) for name in failed(replace(GOOD, **change)))
+    assert any(name.startswith(what) for name in failed(replace(GOOD_COUNTS, **change)))
 
 
 def test_what_the_sender_and_the_offsets_show() -> None:
