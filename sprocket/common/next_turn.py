@@ -9,7 +9,7 @@ from sprocket.common.clock import SystemClock
 T = TypeVar("T")
 
 # Time in a turn for one read, for one long work, and for all work together that earlier turns left over.  A request
-# that comes meanwhile waits so long for each of them.  A turn costs some 20 us itself.
+# that comes meanwhile waits for each of them.  Shorter slices would cost more: a turn of the loop takes some 20 us.
 SLICE_S: Final = 0.0005
 
 # The loop itself keeps no reference to a task.

@@ -63,7 +63,7 @@ def check_archive(url: str, *, quick: bool, repairs: bool, segment_bytes: int | 
 
 
 async def _rebuilt(url: str, repairs: bool, segment_bytes: int | None, as_json: bool) -> list[str] | None:
-    """Make a manifest that is gone anew; return what it lacks, None if there is one."""
+    """Make a new manifest if there is none, and return what it lacks; return None if there is one."""
     objects = open_store(url)
     if not await is_gone(objects):
         return None

@@ -31,7 +31,7 @@ def check(
 
     Of an archive, such as s3://bucket/folder, each object is compared with its hash; --quick looks at sizes and
     footers only. Objects that the manifest does not name are listed. With --repair the manifest forgets segments that
-    are damaged or missing; a manifest that is gone is made anew of the objects, if they leave no doubt.
+    are damaged or missing; if there is no manifest, a new one is made from the objects, where they leave no doubt.
 
     Exit status: 0 nothing is wrong, 1 damage was found, 2 DIRECTORY is no store, 74 it cannot be read.
     """
