@@ -469,7 +469,8 @@ class MessageStore:
         queue = self._table.by_key.get((topic, queue_id))
         if queue is None:
             return -1 if self._table.queue_type(topic) is QueueType.BATCH else 0
-        return queue.reported_min_offset if (one := self.compaction.of(topic, queue_id)) is None else one.first_offset
+        compacted = self.compaction.of(topic, queue_id)
+        return queue.reported_min_offset if compacted is None else compacted.first_offset
 
     @property
     def light_queue_count(self) -> int:
